@@ -1,0 +1,2 @@
+//! The `chainsieve` command.
+fn main() {}

@@ -1,0 +1,304 @@
+//! The payloads of `filterload` and `filteradd`.
+//!
+//! ```text
+//! filterload   CompactSize n | n bytes of filter | hash functions u32 | tweak u32 | flags u8
+//! filteradd    CompactSize n | n bytes of data
+//! ```
+//! All numbers little-endian. `bitcoin`'s own `FilterLoad` refuses flags above 2, which Core
+//! masks and keeps, and limits no size; conversions to and from it are here.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use bitcoin::p2p::message_bloom::{BloomFlags, FilterAdd, FilterLoad};
+
+use super::bit_array::BitArray;
+use super::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE, MAX_HASH_FUNCS, UpdateMode};
+
+/// Why the payload of a BIP37 message is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PayloadError {
+    /// The payload ends inside a field.
+    Truncated {
+        /// The bytes that the field needs.
+        needed: u64,
+        /// The bytes that are left.
+        left: usize,
+    },
+    /// A length in more bytes than it needs, which Core refuses.
+    NonMinimalLength(u64),
+    /// Bytes behind the last field.
+    TrailingBytes(usize),
+    /// A filter over the limit of 36,000 bytes.
+    FilterTooLarge(usize),
+    /// More hash functions than the limit of 50.
+    TooManyHashFuncs(u32),
+    /// Data of `filteradd` over the limit of 520 bytes.
+    DataTooLarge(usize),
+    /// Flags that `bitcoin`'s `BloomFlags` has no value for. Core masks them with 3.
+    ReservedFlags(u8),
+}
+
+impl fmt::Display for PayloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { needed, left } => {
+                write!(f, "payload ends early: {needed} bytes needed, {left} left")
+            }
+            Self::NonMinimalLength(length) => {
+                write!(f, "length {length} is not encoded in the fewest bytes")
+            }
+            Self::TrailingBytes(count) => write!(f, "{count} bytes after the last field"),
+            Self::FilterTooLarge(size) => {
+                write!(f, "filter of {size} bytes, the limit is {MAX_BLOOM_FILTER_SIZE}")
+            }
+            Self::TooManyHashFuncs(count) => {
+                write!(f, "{count} hash functions, the limit is {MAX_HASH_FUNCS}")
+            }
+            Self::DataTooLarge(size) => {
+                write!(f, "{size} bytes to add, the limit is {MAX_FILTERADD_SIZE}")
+            }
+            Self::ReservedFlags(flags) => {
+                write!(f, "flags {flags:#04x} have no value in BloomFlags, which ends at 2")
+            }
+        }
+    }
+}
+
+impl core::error::Error for PayloadError {}
+
+/// Takes `N` bytes off the front of `bytes`.
+fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], PayloadError> {
+    let (first, rest) = bytes
+        .split_first_chunk()
+        .ok_or(PayloadError::Truncated { needed: N as u64, left: bytes.len() })?;
+    *bytes = rest;
+    Ok(*first)
+}
+
+/// Takes a `CompactSize` and as many bytes as it says.
+fn take_var_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], PayloadError> {
+    let [first] = take(bytes)?;
+    let (length, least) = match first {
+        0xfd => (u64::from(u16::from_le_bytes(take(bytes)?)), 0xfd),
+        0xfe => (u64::from(u32::from_le_bytes(take(bytes)?)), 0x1_0000),
+        0xff => (u64::from_le_bytes(take(bytes)?), 0x1_0000_0000),
+        _ => (u64::from(first), 0),
+    };
+    if length < least {
+        return Err(PayloadError::NonMinimalLength(length));
+    }
+    let (data, rest) = usize::try_from(length)
+        .ok()
+        .and_then(|length| bytes.split_at_checked(length))
+        .ok_or(PayloadError::Truncated { needed: length, left: bytes.len() })?;
+    *bytes = rest;
+    Ok(data)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "each arm holds what fits")]
+fn put_var_bytes(out: &mut Vec<u8>, data: &[u8]) {
+    match data.len() as u64 {
+        length @ 0..=0xfc => out.push(length as u8),
+        length @ ..=0xffff => {
+            out.push(0xfd);
+            out.extend((length as u16).to_le_bytes());
+        }
+        length @ ..=0xffff_ffff => {
+            out.push(0xfe);
+            out.extend((length as u32).to_le_bytes());
+        }
+        length => {
+            out.push(0xff);
+            out.extend(length.to_le_bytes());
+        }
+    }
+    out.extend(data);
+}
+
+fn nothing_left(rest: &[u8]) -> Result<(), PayloadError> {
+    if rest.is_empty() { Ok(()) } else { Err(PayloadError::TrailingBytes(rest.len())) }
+}
+
+impl BloomFilter {
+    /// The payload of a `filterload` message.
+    ///
+    /// # Examples
+    /// ```
+    /// use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
+    /// let mut filter = BloomFilter::new(3, 0.01, 0, UpdateMode::All).unwrap();
+    /// filter.insert(&[0x99; 20]);
+    /// assert_eq!(BloomFilter::decode(&filter.encode()).unwrap(), filter);
+    /// ```
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.data().len() + 18);
+        put_var_bytes(&mut out, self.data());
+        out.extend(self.hash_funcs().to_le_bytes());
+        out.extend(self.tweak().to_le_bytes());
+        out.push(self.flags());
+        out
+    }
+
+    /// Reads the whole payload of a `filterload` message.
+    ///
+    /// # Errors
+    /// What is truncated, badly encoded, followed by more bytes, or over the limits of 36,000
+    /// bytes and 50 hash functions.
+    ///
+    /// # Cost
+    /// One allocation of the filter's size.
+    pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
+        let (filter, rest) = Self::decode_prefix(payload)?;
+        nothing_left(rest)?;
+        Ok(filter)
+    }
+
+    /// Reads the payload of a `filterload` message and returns the bytes behind it, which Core
+    /// ignores.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode), trailing bytes apart.
+    pub fn decode_prefix(payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
+        let (filter, rest) = Self::decode_any_size(payload)?;
+        if filter.data().len() > MAX_BLOOM_FILTER_SIZE {
+            return Err(PayloadError::FilterTooLarge(filter.data().len()));
+        }
+        if filter.hash_funcs() > MAX_HASH_FUNCS {
+            return Err(PayloadError::TooManyHashFuncs(filter.hash_funcs()));
+        }
+        Ok((filter, rest))
+    }
+
+    /// Reads what Core's deserialiser accepts, before Core asks
+    /// [`is_within_size_constraints`](Self::is_within_size_constraints).
+    ///
+    /// For looking into a payload. To match or insert costs time in proportion to the number of
+    /// hash functions, and here that is whatever a stranger wrote, up to four billion.
+    ///
+    /// # Errors
+    /// What is truncated or badly encoded, or a filter of more than 256 MiB.
+    pub fn decode_any_size(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
+        let data = take_var_bytes(&mut payload)?;
+        let hash_funcs = u32::from_le_bytes(take(&mut payload)?);
+        let tweak = u32::from_le_bytes(take(&mut payload)?);
+        let [flags] = take(&mut payload)?;
+        if data.len() > BitArray::MAX_BYTES {
+            return Err(PayloadError::FilterTooLarge(data.len()));
+        }
+        let bits = BitArray::from_bytes(data.to_vec()).expect("length was checked");
+        Ok((Self::from_bits(bits, hash_funcs, tweak, flags), payload))
+    }
+}
+
+impl TryFrom<FilterLoad> for BloomFilter {
+    type Error = PayloadError;
+
+    /// # Errors
+    /// A filter over the limits, which `FilterLoad` does not enforce.
+    fn try_from(message: FilterLoad) -> Result<Self, PayloadError> {
+        if message.filter.len() > MAX_BLOOM_FILTER_SIZE {
+            return Err(PayloadError::FilterTooLarge(message.filter.len()));
+        }
+        if message.hash_funcs > MAX_HASH_FUNCS {
+            return Err(PayloadError::TooManyHashFuncs(message.hash_funcs));
+        }
+        let flags = match message.flags {
+            BloomFlags::None => UpdateMode::None,
+            BloomFlags::All => UpdateMode::All,
+            BloomFlags::PubkeyOnly => UpdateMode::P2PubkeyOnly,
+        };
+        let bits = BitArray::from_bytes(message.filter).expect("length was checked");
+        Ok(Self::from_bits(bits, message.hash_funcs, message.tweak, flags.to_flags()))
+    }
+}
+
+impl TryFrom<BloomFilter> for FilterLoad {
+    type Error = PayloadError;
+
+    /// # Errors
+    /// Flags above 2, for which `BloomFlags` has no value.
+    fn try_from(filter: BloomFilter) -> Result<Self, PayloadError> {
+        let flags = match filter.flags() {
+            0 => BloomFlags::None,
+            1 => BloomFlags::All,
+            2 => BloomFlags::PubkeyOnly,
+            flags => return Err(PayloadError::ReservedFlags(flags)),
+        };
+        Ok(Self {
+            filter: filter.data().to_vec(),
+            hash_funcs: filter.hash_funcs(),
+            tweak: filter.tweak(),
+            flags,
+        })
+    }
+}
+
+/// The data of a `filteradd` message: one element of at most 520 bytes.
+///
+/// Empty data is allowed and sets bits, as in Core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddedData(Vec<u8>);
+
+impl AddedData {
+    /// # Errors
+    /// More than 520 bytes.
+    pub fn new(data: impl Into<Vec<u8>>) -> Result<Self, PayloadError> {
+        let data = data.into();
+        if data.len() > MAX_FILTERADD_SIZE {
+            return Err(PayloadError::DataTooLarge(data.len()));
+        }
+        Ok(Self(data))
+    }
+
+    /// The element.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The payload of a `filteradd` message.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.0.len() + 3);
+        put_var_bytes(&mut out, &self.0);
+        out
+    }
+
+    /// Reads the whole payload of a `filteradd` message.
+    ///
+    /// # Errors
+    /// What is truncated, badly encoded, followed by more bytes, or over 520 bytes.
+    pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
+        let (data, rest) = Self::decode_prefix(payload)?;
+        nothing_left(rest)?;
+        Ok(data)
+    }
+
+    /// Reads the payload of a `filteradd` message and returns the bytes behind it, which Core
+    /// ignores.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode), trailing bytes apart.
+    pub fn decode_prefix(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
+        let data = take_var_bytes(&mut payload)?;
+        if data.len() > MAX_FILTERADD_SIZE {
+            return Err(PayloadError::DataTooLarge(data.len()));
+        }
+        Ok((Self(data.to_vec()), payload))
+    }
+}
+
+impl TryFrom<FilterAdd> for AddedData {
+    type Error = PayloadError;
+
+    /// # Errors
+    /// More than 520 bytes, which `FilterAdd` does not enforce.
+    fn try_from(message: FilterAdd) -> Result<Self, PayloadError> {
+        Self::new(message.data)
+    }
+}
+
+impl From<AddedData> for FilterAdd {
+    fn from(added: AddedData) -> Self {
+        Self { data: added.0 }
+    }
+}

@@ -1,0 +1,127 @@
+//! How large a filter is and how many hash functions it has.
+//!
+//! Implementations differ here, and a filter of other size has other bits: this is Bitcoin
+//! Core's `CBloomFilter` constructor, with its integer division in the number of hash functions
+//! and its order of floating-point operations. bitcoinj and btcd divide in floating point and
+//! give another number for about 29 % of small filters.
+
+use core::fmt;
+
+use super::{MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS};
+
+/// ln 2 squared, as Core writes it.
+const LN2SQUARED: f64 = 0.480_453_013_918_201_424_667_102_526_326_664_971_730_552_951_594_545_586_866_864_133_623_665_382_259_834;
+/// ln 2, as Core writes it.
+const LN2: f64 = core::f64::consts::LN_2;
+
+/// The size in bytes and the number of hash functions that Bitcoin Core gives a filter for
+/// `elements` at the false-positive rate `fpr`.
+///
+/// Never more than 36,000 bytes and 50 hash functions. Either may be 0, and a filter with such
+/// parameters matches everything: [`BloomFilter::new`](super::BloomFilter::new) refuses them.
+///
+/// Total where Core's arithmetic is undefined: no elements or a rate that is not a number give
+/// `(0, 0)`, a rate below 0 or above 1 gives 0 bytes, a rate of 0 the largest size.
+///
+/// # Examples
+/// ```
+/// use chainsieve::btc::bip37::core_sizing;
+/// assert_eq!(core_sizing(1_000, 1e-4), (2_396, 13));
+/// // 4 * 8 / 7 is 4 in integers: two hash functions, where bitcoinj has three.
+/// assert_eq!(core_sizing(7, 0.1), (4, 2));
+/// ```
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "Core's casts; Rust's saturate where C++ leaves them undefined"
+)]
+pub fn core_sizing(elements: u32, fpr: f64) -> (u32, u32) {
+    if elements == 0 || fpr.is_nan() {
+        return (0, 0);
+    }
+    let bits = (-1.0 / LN2SQUARED * f64::from(elements) * ln(fpr)) as u32;
+    let bytes = bits.min(MAX_BLOOM_FILTER_SIZE as u32 * 8) / 8;
+    let hash_funcs = (f64::from(bytes * 8 / elements) * LN2) as u32;
+    (bytes, hash_funcs.min(MAX_HASH_FUNCS))
+}
+
+/// Why no filter has the size asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum SizingError {
+    /// A filter for no elements.
+    NoElements,
+    /// A false-positive rate outside the open interval from 0 to 1 (for
+    /// [`BloomFilter::with_core_sizing`](super::BloomFilter::with_core_sizing): 1 is allowed).
+    RateOutOfRange(f64),
+    /// So few elements at so high a rate that the filter has 0 bytes, and matches everything.
+    ZeroBytes {
+        /// The elements asked for.
+        elements: u32,
+        /// The rate asked for.
+        fpr: f64,
+    },
+    /// 0 hash functions, and the filter matches everything: more than 144,000 elements at the
+    /// size limit, or a rate above about 0.38.
+    ZeroHashFuncs {
+        /// The elements asked for.
+        elements: u32,
+        /// The rate asked for.
+        fpr: f64,
+    },
+}
+
+impl Eq for SizingError {}
+
+impl fmt::Display for SizingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoElements => f.write_str("a filter for 0 elements has no size"),
+            Self::RateOutOfRange(fpr) => {
+                write!(f, "false-positive rate {fpr} is not between 0 and 1")
+            }
+            Self::ZeroBytes { elements, fpr } => write!(
+                f,
+                "{elements} elements at rate {fpr} give a filter of 0 bytes, which matches everything"
+            ),
+            Self::ZeroHashFuncs { elements, fpr } => write!(
+                f,
+                "{elements} elements at rate {fpr} give 0 hash functions, which match everything \
+                 (the limit is {MAX_BLOOM_FILTER_SIZE} bytes)"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for SizingError {}
+
+/// Natural logarithm, from `libm` where there is no standard library.
+pub(super) fn ln(x: f64) -> f64 {
+    #[cfg(feature = "std")]
+    return x.ln();
+    #[cfg(not(feature = "std"))]
+    return libm::log(x);
+}
+
+/// `base` to the power of `exponent`.
+pub(super) fn powf(base: f64, exponent: f64) -> f64 {
+    #[cfg(feature = "std")]
+    return base.powf(exponent);
+    #[cfg(not(feature = "std"))]
+    return libm::pow(base, exponent);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::core_sizing;
+
+    #[test]
+    fn total_where_core_is_undefined() {
+        assert_eq!(core_sizing(0, 0.01), (0, 0));
+        assert_eq!(core_sizing(10, f64::NAN), (0, 0));
+        assert_eq!(core_sizing(10, 1.0), (0, 0));
+        assert_eq!(core_sizing(10, f64::INFINITY), (0, 0));
+        assert_eq!(core_sizing(10, 0.0), (36_000, 50));
+        assert_eq!(core_sizing(u32::MAX, 1e-300), (36_000, 0));
+    }
+}

@@ -1,0 +1,4 @@
+//! Bitcoin.
+
+pub mod bip37;
+pub mod script;

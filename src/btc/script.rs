@@ -1,0 +1,211 @@
+//! Scripts as Bitcoin Core reads them: data pushes by `CScript::GetOp`, the two output types of
+//! BIP37's `UPDATE_P2PUBKEY_ONLY` by `Solver`.
+//!
+//! `bitcoin::Script::is_p2pk` and `is_multisig` follow other rules (no check of a key's first
+//! byte or size, no more than 16 keys), so neither is used here.
+//!
+//! Source: Bitcoin Core 28.1, `script/script.cpp` and `script/solver.cpp`.
+
+const OP_PUSHDATA1: u8 = 0x4c;
+const OP_PUSHDATA2: u8 = 0x4d;
+const OP_PUSHDATA4: u8 = 0x4e;
+const OP_1: u8 = 0x51;
+const OP_16: u8 = 0x60;
+const OP_CHECKSIG: u8 = 0xac;
+const OP_CHECKMULTISIG: u8 = 0xae;
+/// Core's `MAX_PUBKEYS_PER_MULTISIG`.
+const MAX_PUBKEYS: usize = 20;
+
+/// One operation of a script, with the data it pushes.
+///
+/// `OP_0` pushes no bytes; `OP_1NEGATE` and `OP_1` to `OP_16` carry no data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Op<'a> {
+    /// The opcode byte.
+    pub opcode: u8,
+    /// The bytes pushed; empty for what is not a push.
+    pub data: &'a [u8],
+}
+
+/// The operations of a script up to its end or the first push that runs past it.
+///
+/// After the last item, [`is_well_formed`](Self::is_well_formed) says which of the two it was.
+#[derive(Debug, Clone)]
+pub struct Ops<'a> {
+    rest: &'a [u8],
+    well_formed: bool,
+}
+
+/// Reads `script` as Core's `GetOp` does.
+///
+/// # Cost
+/// Time in proportion to the script, no allocation.
+///
+/// # Examples
+/// ```
+/// use chainsieve::btc::script::ops;
+/// // Two bytes pushed, then a push of five that has one byte left.
+/// let mut script = ops(&[0x02, 0xaa, 0xbb, 0x05, 0xcc]);
+/// assert_eq!(script.next().unwrap().data, [0xaa, 0xbb]);
+/// assert_eq!(script.next(), None);
+/// assert!(!script.is_well_formed());
+/// ```
+pub fn ops(script: &[u8]) -> Ops<'_> {
+    Ops { rest: script, well_formed: true }
+}
+
+/// The non-empty data pushes of `script`, those before a malformed push included: what BIP37
+/// tests of an output or an input.
+pub fn pushes(script: &[u8]) -> impl Iterator<Item = &[u8]> {
+    ops(script).map(|op| op.data).filter(|data| !data.is_empty())
+}
+
+impl<'a> Ops<'a> {
+    /// False once a push was found that runs past the end of the script.
+    pub fn is_well_formed(&self) -> bool {
+        self.well_formed
+    }
+
+    #[inline]
+    fn take_op(&mut self) -> Option<Op<'a>> {
+        let (&opcode, rest) = self.rest.split_first()?;
+        let (length, rest) = match opcode {
+            0..OP_PUSHDATA1 => (usize::from(opcode), rest),
+            OP_PUSHDATA1 => {
+                let (length, rest) = rest.split_first_chunk()?;
+                (usize::from(u8::from_le_bytes(*length)), rest)
+            }
+            OP_PUSHDATA2 => {
+                let (length, rest) = rest.split_first_chunk()?;
+                (usize::from(u16::from_le_bytes(*length)), rest)
+            }
+            OP_PUSHDATA4 => {
+                let (length, rest) = rest.split_first_chunk()?;
+                (usize::try_from(u32::from_le_bytes(*length)).ok()?, rest)
+            }
+            _ => (0, rest),
+        };
+        let (data, rest) = rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(Op { opcode, data })
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Op<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Op<'a>> {
+        let op = self.take_op();
+        if op.is_none() && !self.rest.is_empty() {
+            self.well_formed = false;
+            self.rest = &[];
+        }
+        op
+    }
+}
+
+/// What `UPDATE_P2PUBKEY_ONLY` asks of an output script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScriptType {
+    /// `<key> OP_CHECKSIG`.
+    PubKey,
+    /// `m <key>… n OP_CHECKMULTISIG`.
+    MultiSig,
+    /// Anything else.
+    Other,
+}
+
+impl ScriptType {
+    /// Classifies `script` as Core's `Solver` does.
+    pub fn of(script: &[u8]) -> Self {
+        if is_pay_to_pubkey(script) {
+            Self::PubKey
+        } else if is_multisig(script) {
+            Self::MultiSig
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Core's `MatchPayToPubkey`.
+fn is_pay_to_pubkey(script: &[u8]) -> bool {
+    match script {
+        [33, key @ .., OP_CHECKSIG] if key.len() == 33 => is_key_size_valid(key),
+        [65, key @ .., OP_CHECKSIG] if key.len() == 65 => is_key_size_valid(key),
+        _ => false,
+    }
+}
+
+/// Core's `MatchMultisig`.
+fn is_multisig(script: &[u8]) -> bool {
+    if script.last() != Some(&OP_CHECKMULTISIG) {
+        return false;
+    }
+    let mut ops = ops(script);
+    let Some(required) = ops.next().and_then(|op| script_number(op, 1)) else { return false };
+    let mut keys = 0;
+    let after_keys = loop {
+        match ops.next() {
+            Some(op) if is_key_size_valid(op.data) => keys += 1,
+            other => break other,
+        }
+    };
+    let Some(total) = after_keys.and_then(|op| script_number(op, required)) else { return false };
+    keys == total && ops.rest.len() == 1
+}
+
+/// Core's `CPubKey::ValidSize`: the first byte fits the length. The point may be off the curve.
+fn is_key_size_valid(key: &[u8]) -> bool {
+    matches!((key.first(), key.len()), (Some(2 | 3), 33) | (Some(4 | 6 | 7), 65))
+}
+
+/// Core's `GetScriptNumber`: a number from `least` to 20, pushed in the one minimal way.
+fn script_number(op: Op<'_>, least: usize) -> Option<usize> {
+    let number = match (op.opcode, op.data) {
+        (OP_1..=OP_16, _) => usize::from(op.opcode - OP_1 + 1),
+        // 1 to 16 must be opcodes; a byte over 20 is out of range or negative, and two bytes
+        // and more are out of range or not minimal.
+        (1, &[number @ 17..=u8::MAX]) => usize::from(number),
+        _ => return None,
+    };
+    (least..=MAX_PUBKEYS).contains(&number).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ScriptType, ops, pushes};
+
+    fn pushed(script: &[u8]) -> Vec<&[u8]> {
+        pushes(script).collect()
+    }
+
+    #[test]
+    fn each_push_opcode_and_its_truncations() {
+        let script = [0, 1, 7, 0x4c, 2, 8, 9, 0x4d, 1, 0, 10, 0x4e, 1, 0, 0, 0, 11, 0x51, 0x4f];
+        assert_eq!(pushed(&script), [&[7][..], &[8, 9], &[10], &[11]]);
+        for (end, count) in
+            [(1, 0), (2, 0), (3, 1), (4, 1), (6, 1), (7, 2), (10, 2), (11, 3), (16, 3), (17, 4)]
+        {
+            let mut read = ops(&script[..end]);
+            assert_eq!(read.by_ref().filter(|op| !op.data.is_empty()).count(), count, "{end}");
+            let whole = matches!(end, 1 | 3 | 7 | 11 | 17);
+            assert_eq!(read.is_well_formed(), whole, "{end}");
+        }
+        assert_eq!(pushed(&[0x4e, 0xff, 0xff, 0xff, 0xff, 1]), [&[][..]; 0]);
+    }
+
+    #[test]
+    fn multisig_counts_beyond_sixteen_need_the_minimal_push() {
+        let key = [&[33, 2][..], &[5; 32]].concat();
+        let script = |m: &[u8], keys: usize, n: &[u8]| [m, &key.repeat(keys), n, &[0xae]].concat();
+        assert_eq!(ScriptType::of(&script(&[0x51], 17, &[1, 17])), ScriptType::MultiSig);
+        assert_eq!(ScriptType::of(&script(&[1, 17], 20, &[1, 20])), ScriptType::MultiSig);
+        assert_eq!(ScriptType::of(&script(&[0x51], 21, &[1, 21])), ScriptType::Other);
+        assert_eq!(ScriptType::of(&script(&[0x51], 17, &[2, 17, 0])), ScriptType::Other);
+        assert_eq!(ScriptType::of(&script(&[1, 1], 1, &[0x51])), ScriptType::Other);
+        assert_eq!(ScriptType::of(&script(&[0x52], 1, &[0x51])), ScriptType::Other);
+        assert_eq!(ScriptType::of(&script(&[0x51], 300, &[0x51])), ScriptType::Other);
+    }
+}
