@@ -1,5 +1,6 @@
 //! BIP37: Bloom filters that a wallet loads on a node, and merkle blocks that the node answers.
 
+mod bank;
 mod bit_array;
 mod bloom_filter;
 mod elements;
@@ -8,6 +9,7 @@ mod payload;
 mod probe;
 mod sizing;
 
+pub use bank::{BankError, FilterBank};
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};
 pub use elements::{BlockElements, Elements};
 pub use matching::{MatchReason, TxMatch};
