@@ -6,6 +6,7 @@
 //! follow, and so on until none is left or no hash function.
 
 use alloc::vec::Vec;
+use core::array;
 
 use super::{Broadcast, MurmurLanes, Params, SEED_STEP, element, first_lanes};
 use crate::btc::bip37::Elements;
@@ -15,7 +16,10 @@ use crate::simd::{Backend, Kernel, Lanes};
 
 /// How many filters share an arena. With filters of 36,000 bytes it has 9 MB, and whatever changes
 /// moves no more than that.
-pub(in crate::btc::bip37) const SHARD: usize = 256;
+pub(in crate::btc::bip37) const SHARD: usize = 1_024;
+/// How many groups of sixteen are probed side by side: the CPU has work on one while the other
+/// waits for its multiplications and its loads.
+const TOGETHER: usize = 2;
 const GROUPS: usize = SHARD / 16;
 /// Behind the last filter, so that four bytes can be loaded at any byte.
 const PADDING: usize = 3;
@@ -238,8 +242,8 @@ impl Shard {
     }
 }
 
-/// A parameter of filters moved together, with room behind for sixteen lanes.
-type Row = [u32; SHARD + 16];
+/// A parameter of filters moved together, with room behind for lanes that are not in use.
+type Row = [u32; SHARD + TOGETHER * 16];
 
 /// Of the filters that are still in: what [`Group`] has of them, in the same order.
 #[derive(Debug, Clone)]
@@ -247,7 +251,7 @@ pub(in crate::btc::bip37) struct Rows([Row; 6]);
 
 impl Default for Rows {
     fn default() -> Self {
-        Self([[0; SHARD + 16]; 6])
+        Self([[0; SHARD + TOGETHER * 16]; 6])
     }
 }
 
@@ -304,8 +308,12 @@ impl Kernel for Probe<'_> {
         let mut rounds = Rounds { lanes, arena: &shard.arena, rows: &mut rows.0, alive: 0, hits };
         for (blocks, tail, length) in elements.iter() {
             let element = Element { blocks, tail: lanes.splat(tail), length: lanes.splat(length) };
-            for (number, group) in shard.groups.iter().enumerate() {
-                rounds.first(element, number, group);
+            let (together, rest) = shard.groups.as_chunks::<TOGETHER>();
+            for (groups, number) in together.iter().zip((0..).step_by(TOGETHER)) {
+                rounds.first(element, groups, number);
+            }
+            for (group, number) in rest.iter().zip(together.len() * TOGETHER..) {
+                rounds.first(element, array::from_ref(group), number);
             }
             rounds.finish(element);
         }
@@ -337,26 +345,30 @@ struct Rounds<'a, L: Lanes> {
 }
 
 impl<L: Lanes> Rounds<'_, L> {
-    /// The first two hash functions, on sixteen filters.
+    /// The first two hash functions, on groups numbered from `number`.
     #[inline(always)]
-    fn first(&mut self, element: Element<'_, L::V>, number: usize, group: &Group) {
+    fn first<const N: usize>(
+        &mut self,
+        element: Element<'_, L::V>,
+        groups: &[Group; N],
+        number: usize,
+    ) {
         let lanes = self.lanes;
-        let filters = Filters {
-            seed: lanes.load(&group.seed),
-            reduction: Broadcast {
-                magic: lanes.load(&group.magic),
-                shift: lanes.load(&group.shift),
-                num_bits: lanes.load(&group.num_bits),
-            },
-            base: lanes.load(&group.base),
-        };
-        let (first, second) = self.probe_two(element, filters, 0);
-        // Who was hit by an element before needs no more probes.
-        let set = first & (second | group.below_two) & group.live & !self.hits[number];
-        self.hits[number] |= set & group.below_three;
-        let set = set & !group.below_three;
-        self.keep(set, self.alive, filters, lanes.load(&group.tag));
-        self.alive += set.count_ones() as usize;
+        let mut filters = [self.load(&groups[0]); N];
+        for n in 1..N {
+            filters[n] = self.load(&groups[n]);
+        }
+        let masks = self.probe_two(element, &filters, 0);
+        for n in 0..N {
+            let (group, hits) = (&groups[n], &mut self.hits[number + n]);
+            let [first, second] = masks[n];
+            // Who was hit by an element before needs no more probes.
+            let set = first & (second | group.below_two) & group.live & !*hits;
+            *hits |= set & group.below_three;
+            let set = set & !group.below_three;
+            self.keep(set, self.alive, filters[n], lanes.load(&group.tag));
+            self.alive += set.count_ones() as usize;
+        }
     }
 
     /// All other hash functions, on the filters that are still in.
@@ -366,34 +378,54 @@ impl<L: Lanes> Rounds<'_, L> {
         let mut i = 2;
         while self.alive > 0 {
             let mut still = 0;
-            for at in (0..self.alive).step_by(16) {
-                let filters = Filters {
-                    seed: self.row(0, at),
-                    reduction: Broadcast {
-                        magic: self.row(1, at),
-                        shift: self.row(2, at),
-                        num_bits: self.row(3, at),
-                    },
-                    base: self.row(4, at),
-                };
-                let tag = self.row(5, at);
-                let (first, second) = self.probe_two(element, filters, i);
-                // Less than `count` hash functions: the difference is negative.
-                let no_second = lanes.test_bit(self.minus(tag, i + 2), lanes.splat(31));
-                let done = lanes.test_bit(self.minus(tag, i + 3), lanes.splat(31));
-                let live = first_lanes((self.alive - at) as u32);
-                let set = first & (second | no_second) & live;
-                if set & done != 0 {
-                    self.hit(set & done, tag);
+            for at in (0..self.alive).step_by(16 * TOGETHER) {
+                let (mut filters, mut tags) =
+                    ([self.read(at).0; TOGETHER], [self.read(at).1; TOGETHER]);
+                for n in 1..TOGETHER {
+                    (filters[n], tags[n]) = self.read(at + n * 16);
                 }
-                let set = set & !done;
-                // What is written never passes what is read.
-                self.keep(set, still, filters, tag);
-                still += set.count_ones() as usize;
+                let masks = self.probe_two(element, &filters, i);
+                for n in 0..TOGETHER {
+                    let [first, second] = masks[n];
+                    // Less than `count` hash functions: the difference is negative.
+                    let no_second = lanes.test_bit(self.minus(tags[n], i + 2), lanes.splat(31));
+                    let done = lanes.test_bit(self.minus(tags[n], i + 3), lanes.splat(31));
+                    let live = first_lanes(self.alive.saturating_sub(at + n * 16) as u32);
+                    let set = first & (second | no_second) & live;
+                    if set & done != 0 {
+                        self.hit(set & done, tags[n]);
+                    }
+                    let set = set & !done;
+                    // What is written never passes what is read.
+                    self.keep(set, still, filters[n], tags[n]);
+                    still += set.count_ones() as usize;
+                }
             }
             self.alive = still;
             i += 2;
         }
+    }
+
+    #[inline(always)]
+    fn load(&self, group: &Group) -> Filters<L::V> {
+        let lanes = self.lanes;
+        Filters {
+            seed: lanes.load(&group.seed),
+            reduction: Broadcast {
+                magic: lanes.load(&group.magic),
+                shift: lanes.load(&group.shift),
+                num_bits: lanes.load(&group.num_bits),
+            },
+            base: lanes.load(&group.base),
+        }
+    }
+
+    /// Sixteen filters that are still in, with their tags.
+    #[inline(always)]
+    fn read(&self, at: usize) -> (Filters<L::V>, L::V) {
+        let reduction =
+            Broadcast { magic: self.row(1, at), shift: self.row(2, at), num_bits: self.row(3, at) };
+        (Filters { seed: self.row(0, at), reduction, base: self.row(4, at) }, self.row(5, at))
     }
 
     /// A tag less a number of hash functions.
@@ -436,22 +468,36 @@ impl<L: Lanes> Rounds<'_, L> {
         self.lanes.compress(mask, value, to);
     }
 
-    /// The filters that have the bits of hash functions `i` and `i + 1` set.
+    /// The filters that have the bit of hash function `i` set, and those with that of `i + 1`.
     #[inline(always)]
-    fn probe_two(&self, element: Element<'_, L::V>, filters: Filters<L::V>, i: u32) -> (u16, u16) {
+    fn probe_two<const N: usize>(
+        &self,
+        element: Element<'_, L::V>,
+        filters: &[Filters<L::V>; N],
+        i: u32,
+    ) -> [[u16; 2]; N] {
         let lanes = self.lanes;
-        let mut one = lanes.add(filters.seed, lanes.splat(i.wrapping_mul(SEED_STEP)));
-        let mut two = lanes.add(one, lanes.splat(SEED_STEP));
+        let (first, step) = (lanes.splat(i.wrapping_mul(SEED_STEP)), lanes.splat(SEED_STEP));
+        let mut hashes = [[first; 2]; N];
+        for n in 0..N {
+            let seed = lanes.add(filters[n].seed, first);
+            hashes[n] = [seed, lanes.add(seed, step)];
+        }
         for &block in element.blocks {
             let mixed = lanes.splat(block);
-            one = lanes.absorb(one, mixed);
-            two = lanes.absorb(two, mixed);
+            for [one, two] in &mut hashes {
+                *one = lanes.absorb(*one, mixed);
+                *two = lanes.absorb(*two, mixed);
+            }
         }
-        one = lanes.finalize(one, element.tail, element.length);
-        two = lanes.finalize(two, element.tail, element.length);
-        one = lanes.reduce(one, filters.reduction);
-        two = lanes.reduce(two, filters.reduction);
-        (self.test(filters, one), self.test(filters, two))
+        let mut masks = [[0; 2]; N];
+        for n in 0..N {
+            for (mask, hash) in masks[n].iter_mut().zip(hashes[n]) {
+                let hash = lanes.finalize(hash, element.tail, element.length);
+                *mask = self.test(filters[n], lanes.reduce(hash, filters[n].reduction));
+            }
+        }
+        masks
     }
 
     #[inline(always)]
