@@ -156,7 +156,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     /// stays.
     ///
     /// # Cost
-    /// A copy of the filter; now and then one of up to 255 others.
+    /// A copy of the filter; now and then one of up to 1,023 others.
     #[expect(clippy::needless_pass_by_value, reason = "the bank is where the filter lives now")]
     pub fn load(&mut self, id: Id, filter: BloomFilter) -> Result<(), BankError> {
         if filter.data().len() > MAX_BLOOM_FILTER_SIZE {
@@ -570,14 +570,14 @@ mod tests {
     fn every_number_of_filters() {
         let block = block(255_018);
         let mut random = Random(5);
-        let filters: Vec<_> = (0..1_000).map(|_| random.filter(&block.txdata)).collect();
+        let filters: Vec<_> = (0..1_100).map(|_| random.filter(&block.txdata)).collect();
         for backend in Backend::available() {
-            for count in [0, 1, 15, 16, 17, 255, 256, 257, 1_000] {
+            for count in [0, 1, 15, 16, 17, 63, 64, 65, 1_000, 1_023, 1_024, 1_025, 1_100] {
                 let mut bank = FilterBank::new().with_backend(backend);
                 let mut peers = Alone::new();
                 // Loaded in an order that is not that of the ids.
                 for i in 0..count {
-                    let id = i * 7_919 % 1_009;
+                    let id = i * 7_919 % 1_109;
                     bank.load(id, filters[i as usize].clone()).unwrap();
                     peers.insert(id, Some(filters[i as usize].clone()));
                 }

@@ -1,9 +1,9 @@
 //! A few elements against many filters: filters in lanes.
 //!
-//! The mixed blocks of an element are the same for all filters, the seeds and sizes differ by
-//! lane. All filters see the first two hash functions of an element without a branch. Those that
-//! are still in, a quarter if they are half full, are moved together, the next two hash functions
-//! follow, and so on until none is left or no hash function.
+//! The mixed blocks of an element are the same for all filters; the seeds and sizes differ by
+//! lane. All filters see the first hash function of an element without a branch. Those that are
+//! still in, half of them if they are half full, are moved together, the next hash function
+//! follows, and so on until none is left or no hash function.
 
 use alloc::vec::Vec;
 use core::array;
@@ -14,12 +14,16 @@ use crate::btc::bip37::bit_array::Reduction;
 use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
 use crate::simd::{Backend, Kernel, Lanes};
 
-/// How many filters share an arena. With filters of 36,000 bytes it has 9 MB, and whatever changes
-/// moves no more than that.
+/// How many filters share an arena: 37 MB of them at most, 36,000 bytes each. More make the last
+/// rounds of an element, with few filters left, count for less.
 pub(in crate::btc::bip37) const SHARD: usize = 1_024;
-/// How many groups of sixteen are probed side by side: the CPU has work on one while the other
-/// waits for its multiplications and its loads.
-const TOGETHER: usize = 2;
+/// How many sixteens are probed side by side: the CPU has work on one while another waits for its
+/// multiplications and loads.
+const TOGETHER: usize = 4;
+/// Up to so many filters that are left see two hash functions at a time, to have fewer rounds.
+const FEW: usize = 64;
+/// How many sixteens of them side by side.
+const FEW_TOGETHER: usize = 2;
 const GROUPS: usize = SHARD / 16;
 /// Behind the last filter, so that four bytes can be loaded at any byte.
 const PADDING: usize = 3;
@@ -95,10 +99,8 @@ struct Group {
     live: u16,
     /// The lanes that match everything: no data or no hash functions.
     everything: u16,
-    /// The lanes with less than two hash functions.
-    below_two: u16,
-    /// The lanes with less than three.
-    below_three: u16,
+    /// The lanes with a single hash function.
+    single: u16,
 }
 
 impl Group {
@@ -114,8 +116,7 @@ impl Group {
         let everything = reduction.num_bytes == 0 || hash_funcs == 0;
         set_lane(&mut self.live, lane, !everything);
         set_lane(&mut self.everything, lane, everything);
-        set_lane(&mut self.below_two, lane, hash_funcs < 2);
-        set_lane(&mut self.below_three, lane, hash_funcs < 3);
+        set_lane(&mut self.single, lane, hash_funcs == 1);
     }
 }
 
@@ -345,7 +346,7 @@ struct Rounds<'a, L: Lanes> {
 }
 
 impl<L: Lanes> Rounds<'_, L> {
-    /// The first two hash functions, on groups numbered from `number`.
+    /// The first hash function, on groups numbered from `number`.
     #[inline(always)]
     fn first<const N: usize>(
         &mut self,
@@ -358,14 +359,13 @@ impl<L: Lanes> Rounds<'_, L> {
         for n in 1..N {
             filters[n] = self.load(&groups[n]);
         }
-        let masks = self.probe_two(element, &filters, 0);
+        let set: [u16; N] = self.probe::<N, 1>(element, &filters, &[lanes.splat(0); N], 0);
         for n in 0..N {
             let (group, hits) = (&groups[n], &mut self.hits[number + n]);
-            let [first, second] = masks[n];
             // Who was hit by an element before needs no more probes.
-            let set = first & (second | group.below_two) & group.live & !*hits;
-            *hits |= set & group.below_three;
-            let set = set & !group.below_three;
+            let set = set[n] & group.live & !*hits;
+            *hits |= set & group.single;
+            let set = set & !group.single;
             self.keep(set, self.alive, filters[n], lanes.load(&group.tag));
             self.alive += set.count_ones() as usize;
         }
@@ -374,36 +374,42 @@ impl<L: Lanes> Rounds<'_, L> {
     /// All other hash functions, on the filters that are still in.
     #[inline(always)]
     fn finish(&mut self, element: Element<'_, L::V>) {
-        let lanes = self.lanes;
-        let mut i = 2;
+        let mut i = 1;
+        while self.alive > FEW {
+            self.round::<TOGETHER, 1>(element, i);
+            i += 1;
+        }
         while self.alive > 0 {
-            let mut still = 0;
-            for at in (0..self.alive).step_by(16 * TOGETHER) {
-                let (mut filters, mut tags) =
-                    ([self.read(at).0; TOGETHER], [self.read(at).1; TOGETHER]);
-                for n in 1..TOGETHER {
-                    (filters[n], tags[n]) = self.read(at + n * 16);
-                }
-                let masks = self.probe_two(element, &filters, i);
-                for n in 0..TOGETHER {
-                    let [first, second] = masks[n];
-                    // Less than `count` hash functions: the difference is negative.
-                    let no_second = lanes.test_bit(self.minus(tags[n], i + 2), lanes.splat(31));
-                    let done = lanes.test_bit(self.minus(tags[n], i + 3), lanes.splat(31));
-                    let live = first_lanes(self.alive.saturating_sub(at + n * 16) as u32);
-                    let set = first & (second | no_second) & live;
-                    if set & done != 0 {
-                        self.hit(set & done, tags[n]);
-                    }
-                    let set = set & !done;
-                    // What is written never passes what is read.
-                    self.keep(set, still, filters[n], tags[n]);
-                    still += set.count_ones() as usize;
-                }
-            }
-            self.alive = still;
+            self.round::<FEW_TOGETHER, 2>(element, i);
             i += 2;
         }
+    }
+
+    /// Hash functions `i` to `i + F - 1`, on the filters that are still in.
+    #[inline(always)]
+    fn round<const N: usize, const F: usize>(&mut self, element: Element<'_, L::V>, i: u32) {
+        let lanes = self.lanes;
+        let mut still = 0;
+        for at in (0..self.alive).step_by(16 * N) {
+            let (filters, tag) = self.read(at);
+            let (mut filters, mut tags) = ([filters; N], [tag; N]);
+            for n in 1..N {
+                (filters[n], tags[n]) = self.read(at + n * 16);
+            }
+            let set: [u16; N] = self.probe::<N, F>(element, &filters, &tags, i);
+            for n in 0..N {
+                let set = set[n] & first_lanes(self.alive.saturating_sub(at + n * 16) as u32);
+                let done = self.at_most(tags[n], i + F as u32);
+                if set & done != 0 {
+                    self.hit(set & done, tags[n]);
+                }
+                let set = set & !done;
+                // What is written never passes what is read.
+                self.keep(set, still, filters[n], tags[n]);
+                still += set.count_ones() as usize;
+            }
+        }
+        self.alive = still;
     }
 
     #[inline(always)]
@@ -428,10 +434,12 @@ impl<L: Lanes> Rounds<'_, L> {
         (Filters { seed: self.row(0, at), reduction, base: self.row(4, at) }, self.row(5, at))
     }
 
-    /// A tag less a number of hash functions.
+    /// The filters with at most as many hash functions.
     #[inline(always)]
-    fn minus(&self, tag: L::V, hash_funcs: u32) -> L::V {
-        self.lanes.sub(tag, self.lanes.splat(hash_funcs << 16))
+    fn at_most(&self, tag: L::V, hash_funcs: u32) -> u16 {
+        // The difference to one more is negative then, whatever the tag has in its low half.
+        let difference = self.lanes.sub(tag, self.lanes.splat((hash_funcs + 1) << 16));
+        self.lanes.test_bit(difference, self.lanes.splat(31))
     }
 
     #[inline(always)]
@@ -468,33 +476,39 @@ impl<L: Lanes> Rounds<'_, L> {
         self.lanes.compress(mask, value, to);
     }
 
-    /// The filters that have the bit of hash function `i` set, and those with that of `i + 1`.
+    /// The filters that have the bits of hash functions `i` to `i + F - 1` set, as far as they have
+    /// so many.
     #[inline(always)]
-    fn probe_two<const N: usize>(
+    fn probe<const N: usize, const F: usize>(
         &self,
         element: Element<'_, L::V>,
         filters: &[Filters<L::V>; N],
+        tags: &[L::V; N],
         i: u32,
-    ) -> [[u16; 2]; N] {
+    ) -> [u16; N] {
         let lanes = self.lanes;
-        let (first, step) = (lanes.splat(i.wrapping_mul(SEED_STEP)), lanes.splat(SEED_STEP));
-        let mut hashes = [[first; 2]; N];
+        let mut hashes = [[lanes.splat(0); F]; N];
         for n in 0..N {
-            let seed = lanes.add(filters[n].seed, first);
-            hashes[n] = [seed, lanes.add(seed, step)];
+            for f in 0..F {
+                let step = (i + f as u32).wrapping_mul(SEED_STEP);
+                hashes[n][f] = lanes.add(filters[n].seed, lanes.splat(step));
+            }
         }
         for &block in element.blocks {
             let mixed = lanes.splat(block);
-            for [one, two] in &mut hashes {
-                *one = lanes.absorb(*one, mixed);
-                *two = lanes.absorb(*two, mixed);
+            for hash in hashes.as_flattened_mut() {
+                *hash = lanes.absorb(*hash, mixed);
             }
         }
-        let mut masks = [[0; 2]; N];
+        let mut masks = [u16::MAX; N];
         for n in 0..N {
-            for (mask, hash) in masks[n].iter_mut().zip(hashes[n]) {
-                let hash = lanes.finalize(hash, element.tail, element.length);
-                *mask = self.test(filters[n], lanes.reduce(hash, filters[n].reduction));
+            for f in 0..F {
+                let hash = lanes.finalize(hashes[n][f], element.tail, element.length);
+                let mut set = self.test(filters[n], lanes.reduce(hash, filters[n].reduction));
+                if f > 0 {
+                    set |= self.at_most(tags[n], i + f as u32);
+                }
+                masks[n] &= set;
             }
         }
         masks
