@@ -1,6 +1,7 @@
 //! Transactions taken apart into what filters test.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use bitcoin::block::Header;
 use bitcoin::consensus::{deserialize, serialize};
@@ -102,21 +103,39 @@ impl Elements {
         self.txids.len() + self.places.len()
     }
 
-    /// The elements of a transaction but its id, in the order that Core tests them in.
-    pub(super) fn elements_of(
-        &self,
-        transaction: usize,
-    ) -> impl Iterator<Item = (Place, u32)> + use<'_> {
+    /// The elements of a transaction but its id, by number, in the order that Core tests them in.
+    pub(super) fn elements_of(&self, transaction: usize) -> Range<usize> {
         let end = self.starts.get(transaction + 1).map_or(self.places.len(), |end| *end as usize);
-        let elements = self.starts[transaction] as usize..end;
-        self.places[elements.clone()].iter().copied().zip(self.slots[elements].iter().copied())
+        self.starts[transaction] as usize..end
     }
 
-    /// The first transaction from `from` on with a slot, that of its id aside, that `is_wanted`.
-    pub(super) fn find_from(&self, from: usize, is_wanted: impl Fn(u32) -> bool) -> Option<usize> {
-        let first = self.starts[from] as usize;
-        let found = first + self.slots[first..].iter().position(|&slot| is_wanted(slot))?;
-        Some(self.starts.partition_point(|&start| start as usize <= found) - 1)
+    pub(super) fn place(&self, element: usize) -> Place {
+        self.places[element]
+    }
+
+    pub(super) fn slot(&self, element: usize) -> u32 {
+        self.slots[element]
+    }
+
+    /// Which of its script's pushes an element is, from 0.
+    pub(super) fn push_number(&self, element: usize) -> u32 {
+        let place = self.places[element];
+        position(self.places[..element].iter().rev().take_while(|before| **before == place).count())
+    }
+
+    /// The first of `elements` with a slot that `is_wanted`.
+    pub(super) fn find(
+        &self,
+        elements: Range<usize>,
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Option<usize> {
+        let found = self.slots[elements.clone()].iter().position(|&slot| is_wanted(slot))?;
+        Some(elements.start + found)
+    }
+
+    /// The transaction that has an element.
+    pub(super) fn transaction_with(&self, element: usize) -> usize {
+        self.starts.partition_point(|&start| start as usize <= element) - 1
     }
 
     /// What can be probed many at a time; slots are numbered through all of it.
