@@ -121,15 +121,25 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn compact_size(&mut self) -> Result<u64, RawError> {
+        match self.bytes.get(self.offset) {
+            Some(&length @ ..0xfd) => {
+                self.offset += 1;
+                Ok(u64::from(length))
+            }
+            _ => self.long_compact_size(),
+        }
+    }
+
+    #[cold]
+    fn long_compact_size(&mut self) -> Result<u64, RawError> {
         let offset = self.offset;
-        let [first] = *self.take()?;
-        let (length, least) = match first {
-            0xfd => (u64::from(u16::from_le_bytes(*self.take()?)), 0xfd),
-            0xfe => (u64::from(u32::from_le_bytes(*self.take()?)), 0x1_0000),
-            0xff => (u64::from_le_bytes(*self.take()?), 0x1_0000_0000),
-            _ => return Ok(u64::from(first)),
+        let (length, least) = match self.take()? {
+            [0xfd] => (u64::from(u16::from_le_bytes(*self.take()?)), 0xfd),
+            [0xfe] => (u64::from(u32::from_le_bytes(*self.take()?)), 0x1_0000),
+            [0xff] => (u64::from_le_bytes(*self.take()?), 0x1_0000_0000),
+            [length] => (u64::from(*length), 0),
         };
         if length < least {
             return Err(RawError::NonMinimalLength { offset, length });

@@ -52,14 +52,14 @@ impl Tiles {
         let (tile, place) = (index / 16, index % 4 * 4 + index % 16 / 4);
         let depth = depth(self.blocks);
         let quads = &mut self.quads[tile * depth..][..depth];
-        for (quad, from) in quads.iter_mut().zip((offset..).step_by(16)) {
-            match bytes.get(from..).and_then(<[u8]>::first_chunk) {
-                Some(whole) => quad[place] = *whole,
-                // Close to the end of the bytes.
-                None => {
-                    let rest = bytes.get(from..offset + length).unwrap_or_default();
-                    quad[place][..rest.len()].copy_from_slice(rest);
-                }
+        if let Some(whole) = bytes.get(offset..offset + depth * 16) {
+            for (quad, bytes) in quads.iter_mut().zip(whole.as_chunks().0) {
+                quad[place] = *bytes;
+            }
+        } else {
+            // Close to the end of the bytes.
+            for (quad, bytes) in quads.iter_mut().zip(bytes[offset..][..length].chunks(16)) {
+                quad[place][..bytes.len()].copy_from_slice(bytes);
             }
         }
         self.lengths[tile][index % 16] = length as u32;
