@@ -1,4 +1,5 @@
 //! Bitcoin.
 
 pub mod bip37;
+mod compact_size;
 pub mod script;

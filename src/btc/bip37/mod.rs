@@ -3,11 +3,19 @@
 mod bit_array;
 mod bloom_filter;
 mod matching;
+mod merkle_block;
+mod merkle_tree;
+mod partial_tree;
 mod payload;
 mod sizing;
+#[cfg(test)]
+mod tree_tests;
 
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};
 pub use matching::{MatchReason, TxMatch};
+pub use merkle_block::{MerkleBlock, MerkleBlockError};
+pub use merkle_tree::{MAX_BLOCK_TRANSACTIONS, MerklePath, PathError, merkle_root};
+pub use partial_tree::{InnerNode, TreeError, TreeMatches};
 pub use payload::{AddedData, PayloadError};
 pub use sizing::{SizingError, core_sizing};
 
