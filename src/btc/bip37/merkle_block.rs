@@ -87,11 +87,12 @@ impl MerkleBlock {
         let hashes = matched.len().saturating_mul(levels as usize + 1).clamp(1, txids.len());
         let mut builder = Builder {
             txids,
+            matched,
             hashes: Vec::with_capacity(hashes),
             flags: Vec::with_capacity(hashes.div_ceil(4) + 1),
             num_flags: 0,
         };
-        builder.descend(levels, 0, matched);
+        builder.descend(levels, 0);
         let Builder { hashes, flags, .. } = builder;
         Ok(Self { header: *header, num_transactions, hashes, flags })
     }
@@ -142,32 +143,41 @@ impl MerkleBlock {
 /// Writes the tree in depth-first order.
 struct Builder<'a> {
     txids: &'a [Txid],
+    /// The matched leaves that are not written yet.
+    matched: &'a [u32],
     hashes: Vec<TxMerkleNode>,
     flags: Vec<u8>,
-    num_flags: usize,
+    num_flags: u32,
 }
 
 impl Builder<'_> {
-    /// Writes the node at `position` of `level`, with `matched` the matched leaves below it.
-    fn descend(&mut self, level: u32, position: u32, matched: &[u32]) {
-        let flag = !matched.is_empty();
-        if self.num_flags % 8 == 0 {
-            self.flags.push(0);
+    /// Writes the node at `position` of `level`. All matched leaves before it are written.
+    fn descend(&mut self, level: u32, position: u32) {
+        let flag = self.matched.first().is_some_and(|&leaf| leaf >> level == position);
+        self.push_flag(flag);
+        if level == 0 {
+            let txid = self.txids[position as usize];
+            self.hashes.push(TxMerkleNode::from_byte_array(txid.to_byte_array()));
+            self.matched = &self.matched[usize::from(flag)..];
+            return;
         }
-        if let Some(byte) = self.flags.last_mut() {
-            *byte |= u8::from(flag) << (self.num_flags % 8);
-        }
-        self.num_flags += 1;
-        if level == 0 || !flag {
+        if !flag {
             self.hashes.push(TxMerkleNode::from_byte_array(node(self.txids, level, position)));
             return;
         }
-        let first_right = (position * 2 + 1) << (level - 1);
-        let (left, right) = matched.split_at(matched.partition_point(|&leaf| leaf < first_right));
-        self.descend(level - 1, position * 2, left);
-        if (first_right as usize) < self.txids.len() {
-            self.descend(level - 1, position * 2 + 1, right);
+        self.descend(level - 1, position * 2);
+        if (((position * 2 + 1) << (level - 1)) as usize) < self.txids.len() {
+            self.descend(level - 1, position * 2 + 1);
         }
+    }
+
+    fn push_flag(&mut self, flag: bool) {
+        let bit = self.num_flags % 8;
+        match self.flags.last_mut() {
+            Some(byte) if bit != 0 => *byte |= u8::from(flag) << bit,
+            _ => self.flags.push(u8::from(flag)),
+        }
+        self.num_flags += 1;
     }
 }
 
