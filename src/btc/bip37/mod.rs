@@ -7,6 +7,9 @@ mod merkle_block;
 mod merkle_tree;
 mod partial_tree;
 mod payload;
+mod proof;
+#[cfg(test)]
+mod proof_tests;
 mod sizing;
 #[cfg(test)]
 mod tree_tests;
@@ -17,6 +20,7 @@ pub use merkle_block::{MerkleBlock, MerkleBlockError};
 pub use merkle_tree::{MAX_BLOCK_TRANSACTIONS, MerklePath, PathError, merkle_root};
 pub use partial_tree::{InnerNode, TreeError, TreeMatches};
 pub use payload::{AddedData, PayloadError};
+pub use proof::{Depth, HeaderLink, Inclusion, Policy, Proof, ProofError};
 pub use sizing::{SizingError, core_sizing};
 
 /// The largest filter in bytes that a node accepts (BIP37, Core's `MAX_BLOOM_FILTER_SIZE`).

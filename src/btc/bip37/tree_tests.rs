@@ -23,7 +23,7 @@ fn header(txids: &[Txid]) -> Header {
 /// Positions chosen by the bits of a multiplicative hash, about one in `one_in`.
 fn some_of(count: u32, one_in: u32, seed: u32) -> Vec<u32> {
     (0..count)
-        .filter(|i| (i ^ seed).wrapping_mul(0x9e37_79b1).rotate_left(15) % one_in == 0)
+        .filter(|i| (i ^ seed).wrapping_mul(0x9e37_79b1).rotate_left(15).is_multiple_of(one_in))
         .collect()
 }
 
@@ -87,7 +87,7 @@ fn bip37_vectors() {
     for case in file["merkle_blocks"].as_array().unwrap() {
         let block = file["blocks"][case["block"].as_str().unwrap()].as_str().unwrap();
         let block: Block = deserialize_hex(block).unwrap();
-        let txids: Vec<_> = block.txdata.iter().map(|tx| tx.compute_txid()).collect();
+        let txids: Vec<_> = block.txdata.iter().map(bitcoin::Transaction::compute_txid).collect();
         for step in case["steps"].as_array().unwrap() {
             if step.get("matches").is_none() {
                 continue; // about what the filter holds
