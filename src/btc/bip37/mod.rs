@@ -13,6 +13,7 @@ mod proof_tests;
 mod sizing;
 #[cfg(test)]
 mod tree_tests;
+pub mod wallet;
 
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};
 pub use matching::{MatchReason, TxMatch};

@@ -190,8 +190,9 @@ impl Proof {
     }
 
     fn find(&self, txid: Txid) -> Option<usize> {
-        let inclusion = |&i: &usize| self.inclusions[i].txid;
-        self.by_txid.binary_search_by_key(&txid, inclusion).ok().map(|found| self.by_txid[found])
+        let leaf = |&i: &usize| self.inclusions.get(i).map(|leaf| leaf.txid);
+        let found = self.by_txid.binary_search_by_key(&Some(txid), leaf).ok()?;
+        self.by_txid.get(found).copied()
     }
 
     /// The same proof of a header whose place in the chain the caller knows.
