@@ -1,7 +1,7 @@
 //! The answers: a merkle block, its transactions, and what closes it.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
 use bitcoin::{Transaction, Txid};
@@ -9,7 +9,7 @@ use bitcoin::{Transaction, Txid};
 use super::claims::Answer;
 use super::session::{Actions, InFlight, Session, report};
 use super::{BlockInChain, Finding, RelevantTransaction};
-use crate::btc::bip37::{BloomFilter, MerkleBlock, Policy, Proof, ProofError};
+use crate::btc::bip37::{BloomFilter, Inclusion, MerkleBlock, Policy, Proof, ProofError};
 
 /// The most that the transactions of a block have without witness: a quarter of
 /// `MAX_BLOCK_WEIGHT`.
@@ -26,24 +26,47 @@ pub(super) struct OpenBlock {
     proof: Proof,
     /// By position, with the ids.
     delivered: BTreeMap<u32, (Txid, Transaction)>,
+    /// Transactions that came and are passed over.
+    refused: BTreeSet<Txid>,
     bytes: usize,
     /// The filter that the answer can be held against.
     filter: Option<Arc<BloomFilter>>,
 }
 
+/// What became of a transaction for an open block.
+enum Delivery {
+    Taken,
+    /// The transaction alone is passed over.
+    Refused(Finding),
+    /// The block cannot be what the node says.
+    Impossible(Finding),
+}
+
 impl OpenBlock {
-    fn deliver(&mut self, txid: Txid, tx: Transaction) -> Result<(), Finding> {
-        let hash = self.proof.block_hash;
-        let index = self.proof.deliver(&tx);
-        let index = index.map_err(|error| Finding::InvalidMerkleBlock(hash, error))?;
-        self.bytes += tx.base_size();
+    fn deliver(&mut self, txid: Txid, tx: Transaction) -> Delivery {
+        let block = self.proof.block_hash;
+        match self.proof.deliver(&tx) {
+            Ok(Some(index)) => {
+                self.bytes += tx.base_size();
+                self.delivered.insert(index, (txid, tx));
+            }
+            Ok(None) => {}
+            Err(ProofError::TransactionOf64Bytes { index, txid }) => {
+                self.refused.insert(txid);
+                return Delivery::Refused(Finding::Refused { block, index, txid });
+            }
+            Err(error) => {
+                return Delivery::Impossible(Finding::InvalidMerkleBlock(block, error));
+            }
+        }
         if self.bytes > MAX_BLOCK_BASE_SIZE {
-            return Err(Finding::OversizedBlock(hash));
+            return Delivery::Impossible(Finding::OversizedBlock(block));
         }
-        if let Some(index) = index {
-            self.delivered.insert(index, (txid, tx));
-        }
-        Ok(())
+        Delivery::Taken
+    }
+
+    fn is_complete(&self) -> bool {
+        self.delivered.len() + self.refused.len() == self.proof.inclusions.len()
     }
 }
 
@@ -73,6 +96,7 @@ impl Session {
             merkle_block,
             proof,
             delivered: BTreeMap::new(),
+            refused: BTreeSet::new(),
             bytes: 0,
             filter: filter.filter(|_| can_be_held),
         });
@@ -89,12 +113,18 @@ impl Session {
         {
             match open.proof.inclusion(txid).map(|leaf| leaf.delivered) {
                 Some(true) => return,
+                Some(false) if open.refused.contains(&txid) => return,
                 Some(false) => {
                     self.missing.remove(&txid);
-                    if let Err(finding) = open.deliver(txid, tx) {
-                        *slot = None;
-                        report(actions, finding);
-                    } else if open.delivered.len() == open.proof.inclusions.len() {
+                    match open.deliver(txid, tx) {
+                        Delivery::Taken => {}
+                        Delivery::Refused(finding) => report(actions, finding),
+                        Delivery::Impossible(finding) => {
+                            *slot = None;
+                            return report(actions, finding);
+                        }
+                    }
+                    if open.is_complete() {
                         self.close(actions);
                     }
                     return;
@@ -108,8 +138,7 @@ impl Session {
         }
         match self.missing.remove(&txid) {
             Some((block, index)) if tx.base_size() == 64 => {
-                let error = ProofError::TransactionOf64Bytes { index, txid };
-                report(actions, Finding::InvalidMerkleBlock(block.hash, error));
+                report(actions, Finding::Refused { block: block.hash, index, txid });
             }
             Some((block, index)) => self.confirmed(block, index, txid, tx, true, actions),
             None => self.unconfirmed(txid, tx, actions),
@@ -123,20 +152,21 @@ impl Session {
         let OpenBlock { request, .. } = open;
         let hash = request.block.hash;
         for leaf in open.proof.inclusions.clone() {
-            if leaf.delivered {
+            let Inclusion { index, txid, delivered } = leaf;
+            if delivered || open.refused.contains(&txid) {
                 continue;
             }
-            let copy = self.recent.by_txid.get(&leaf.txid).cloned();
-            let delivered = copy.map(|copy| open.deliver(leaf.txid, copy));
-            if let Some(Err(finding)) = delivered {
-                return report(actions, finding);
-            }
-            if delivered.is_none() {
-                let (index, txid) = (leaf.index, leaf.txid);
-                report(actions, Finding::NotDelivered { block: hash, index, txid });
-                if self.missing.len() < self.config.limits.missing {
-                    self.missing.insert(txid, (request.block, index));
+            if let Some(copy) = self.recent.by_txid.get(&txid) {
+                match open.deliver(txid, copy.clone()) {
+                    Delivery::Taken => {}
+                    Delivery::Refused(finding) => report(actions, finding),
+                    Delivery::Impossible(finding) => return report(actions, finding),
                 }
+                continue;
+            }
+            report(actions, Finding::NotDelivered { block: hash, index, txid });
+            if self.missing.len() < self.config.limits.missing {
+                self.missing.insert(txid, (request.block, index));
             }
         }
         if request.generation == connection.generation
@@ -151,7 +181,7 @@ impl Session {
         }
         let transactions = u64::from(open.proof.num_transactions);
         self.stats.transactions = self.stats.transactions.saturating_add(transactions);
-        let link = self.link(request.block);
+        let link = self.link(&request);
         report(actions, Finding::Block(Box::new(open.proof.linked(link))));
         self.advise_refresh(actions);
         if let Some(filter) = open.filter {
@@ -180,6 +210,8 @@ impl Session {
         actions: &mut Actions,
     ) {
         let relevance = self.watch.relevance(&transaction);
+        // Asked again for the block, the node may not send it again.
+        self.recent.insert(txid, transaction.clone(), self.config.limits.cached_bytes);
         if relevance.is_empty() {
             let is_null_outpoint = self.config.filter.insert_null_outpoint && index == 0;
             if !is_null_outpoint {

@@ -85,6 +85,8 @@ pub enum Event {
     Tip(u32),
     /// The chain of headers has changed from this height on: requests from there are dropped.
     Reorganized(u32),
+    /// The wallet knows this index of a keychain, and all before it, to be used.
+    Used(Label),
     /// Load the filter afresh.
     Refresh,
     /// The node sent a merkle block.
@@ -101,6 +103,18 @@ pub enum Event {
     HeightClaim(BlockHash, Box<TransactionInBlock>),
     /// Time has passed.
     Tick,
+}
+
+/// A message from the node. What a session does not look into is [`Event::Other`].
+impl From<NetworkMessage> for Event {
+    fn from(message: NetworkMessage) -> Self {
+        match message {
+            NetworkMessage::MerkleBlock(block) => Self::MerkleBlock((&block).into()),
+            NetworkMessage::Tx(tx) => Self::Tx(tx),
+            NetworkMessage::Pong(nonce) => Self::Pong(nonce),
+            _ => Self::Other,
+        }
+    }
 }
 
 /// What a session wants done or known.
@@ -182,9 +196,22 @@ pub enum Finding {
         /// The transaction's id.
         txid: Txid,
     },
-    /// A merkle block for a requested block that proves nothing. Only a node that is broken or
-    /// lies sends one. The request is done with.
+    /// A merkle block for a requested block that proves nothing. The request is done with.
+    ///
+    /// Only a node that is broken or lies sends a malformed tree. If the proof of work is
+    /// missing, the caller asked for a block of another network, since the hash is what was
+    /// asked for. An inner node that reads as a transaction is chance once in about 10^13.
     InvalidMerkleBlock(BlockHash, ProofError),
+    /// A matched transaction of 64 bytes, which cannot be told from an inner node, and was passed
+    /// over. An honest node sends it if a miner has put one into a block.
+    Refused {
+        /// The block.
+        block: BlockHash,
+        /// The position in the block.
+        index: u32,
+        /// The transaction's id.
+        txid: Txid,
+    },
     /// Transactions of one block that are larger together than a block can be.
     OversizedBlock(BlockHash),
     /// A merkle block that was not asked for. Evidence no longer counts on this connection.

@@ -84,6 +84,8 @@ pub(super) struct InFlight {
     pub(super) fence: u64,
     /// It is asked for again later: what it misses is of no concern.
     pub(super) superseded: bool,
+    /// The caller's chain has not dropped it since.
+    pub(super) in_chain: bool,
     sent: Duration,
 }
 
@@ -182,13 +184,12 @@ impl Session {
             Event::Request(blocks) => self.request(blocks, &mut actions),
             Event::Tip(height) => self.tip = Some(height),
             Event::Reorganized(height) => self.reorganize(height),
-            Event::Refresh => {
-                // A filter before this one may be on its way into blocks: none is missed, since
-                // both hold all that is watched.
-                if self.connection.is_some() {
-                    self.load(&mut actions);
-                }
+            Event::Used(label) => {
+                let used = self.used.entry(label.keychain).or_insert(label.index);
+                *used = label.index.max(*used);
             }
+            // Answers under way are to a filter that holds all that is watched as well.
+            Event::Refresh => self.load(&mut actions),
             Event::MerkleBlock(block) => self.merkle_block(block, &mut actions),
             Event::Tx(tx) => self.transaction(tx, &mut actions),
             Event::Pong(nonce) => {
@@ -290,7 +291,9 @@ impl Session {
         if let Some(connection) = &mut self.connection {
             let open = connection.open.iter_mut().map(|open| &mut open.request);
             for request in connection.in_flight.iter_mut().chain(open) {
-                request.superseded |= request.block.height >= height;
+                let gone = request.block.height >= height;
+                request.superseded |= gone;
+                request.in_chain &= !gone;
             }
         }
     }
@@ -396,6 +399,7 @@ impl Session {
                 generation: connection.generation,
                 fence: self.fences.end,
                 superseded: false,
+                in_chain: true,
                 sent: now,
             });
         }
@@ -408,7 +412,8 @@ impl Session {
 
     fn check_patience(&mut self, now: Duration, actions: &mut Actions) {
         let Some(connection) = &mut self.connection else { return };
-        let Some(oldest) = connection.in_flight.front() else {
+        let open = connection.open.as_ref().map(|open| &open.request);
+        let Some(oldest) = open.or(connection.in_flight.front()) else {
             connection.stall_reported = false;
             return;
         };
@@ -421,12 +426,13 @@ impl Session {
     }
 
     /// The header's place in the chain, once the tip is known.
-    pub(super) fn link(&self, block: BlockInChain) -> HeaderLink {
-        match self.tip.and_then(|tip| tip.checked_sub(block.height)) {
-            Some(above) => {
-                HeaderLink::InChain { height: block.height, confirmations: above.saturating_add(1) }
+    pub(super) fn link(&self, request: &InFlight) -> HeaderLink {
+        let height = request.block.height;
+        match self.tip.and_then(|tip| tip.checked_sub(height)) {
+            Some(above) if request.in_chain => {
+                HeaderLink::InChain { height, confirmations: above.saturating_add(1) }
             }
-            None => HeaderLink::Unlinked,
+            _ => HeaderLink::Unlinked,
         }
     }
 }

@@ -173,8 +173,8 @@ impl World {
     fn answer(&mut self, hash: BlockHash) {
         let filter = self.filter.as_mut().expect("loaded before");
         let block = self.blocks.iter().find(|block| block.block_hash() == hash).unwrap();
-        let matches = |(_, tx): &(u32, &Transaction)| filter.is_relevant_and_update(tx);
-        let mut matched = (0..).zip(&block.txdata).filter(matches).map(|(i, _)| i).collect();
+        let is_match = |(_, tx): &(u32, &Transaction)| filter.is_relevant_and_update(tx);
+        let mut matched = (0..).zip(&block.txdata).filter(is_match).map(|(i, _)| i).collect();
         let Some((merkle_block, transactions)) = (self.lie)(block, &mut matched) else { return };
         self.to_session.push_back(Event::MerkleBlock(merkle_block));
         self.to_session.extend(transactions.into_iter().map(Event::Tx));
