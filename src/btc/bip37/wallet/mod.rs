@@ -98,9 +98,9 @@ pub enum Event {
     /// The node sent any other message.
     Other,
     /// Someone shows a transaction of a block that the node answered for.
-    OmissionClaim(BlockHash, Box<TransactionInBlock>),
+    OmissionClaim(BlockHash, TransactionInBlock),
     /// Someone shows the coinbase transaction of a block that the node answered for.
-    HeightClaim(BlockHash, Box<TransactionInBlock>),
+    HeightClaim(BlockHash, TransactionInBlock),
     /// Time has passed.
     Tick,
 }

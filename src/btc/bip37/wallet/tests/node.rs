@@ -89,21 +89,21 @@ pub(super) fn block(height: u32, txdata: Vec<Transaction>) -> Block {
     block
 }
 
-pub(super) fn show(block: &Block, index: u32) -> Box<TransactionInBlock> {
+pub(super) fn show(block: &Block, index: u32) -> TransactionInBlock {
     let transaction = block.txdata[index as usize].clone();
     let path = MerklePath::new(&txids(block), index).unwrap();
-    Box::new(TransactionInBlock { transaction, path })
+    TransactionInBlock { transaction, path }
 }
 
 /// What a node does to its answer.
-pub(super) type Lie = fn(&Block, &mut Vec<u32>) -> Answer;
+pub(super) type Lie = fn(&Block, &[u32]) -> Option<Answer>;
 
 /// An answer's merkle block and transactions.
-pub(super) type Answer = Option<(MerkleBlock, Vec<Transaction>)>;
+pub(super) type Answer = (MerkleBlock, Vec<Transaction>);
 
-pub(super) fn truth(block: &Block, matched: &mut Vec<u32>) -> Answer {
+pub(super) fn truth(block: &Block, matched: &[u32]) -> Answer {
     let merkle_block = MerkleBlock::new(&block.header, &txids(block), matched).unwrap();
-    Some((merkle_block, matched.iter().map(|&i| block.txdata[i as usize].clone()).collect()))
+    (merkle_block, matched.iter().map(|&i| block.txdata[i as usize].clone()).collect())
 }
 
 /// A node, its blocks, and messages on their way to the session.
@@ -128,7 +128,7 @@ impl World {
             to_session: VecDeque::new(),
             to_node: VecDeque::new(),
             findings: Vec::new(),
-            lie: truth,
+            lie: |block, matched| Some(truth(block, matched)),
         }
     }
 
@@ -174,8 +174,8 @@ impl World {
         let filter = self.filter.as_mut().expect("loaded before");
         let block = self.blocks.iter().find(|block| block.block_hash() == hash).unwrap();
         let is_match = |(_, tx): &(u32, &Transaction)| filter.is_relevant_and_update(tx);
-        let mut matched = (0..).zip(&block.txdata).filter(is_match).map(|(i, _)| i).collect();
-        let Some((merkle_block, transactions)) = (self.lie)(block, &mut matched) else { return };
+        let matched: Vec<_> = (0..).zip(&block.txdata).filter(is_match).map(|(i, _)| i).collect();
+        let Some((merkle_block, transactions)) = (self.lie)(block, &matched) else { return };
         self.to_session.push_back(Event::MerkleBlock(merkle_block));
         self.to_session.extend(transactions.into_iter().map(Event::Tx));
     }
