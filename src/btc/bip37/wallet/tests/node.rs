@@ -115,6 +115,9 @@ pub(super) struct World {
     pub(super) to_node: VecDeque<Message>,
     pub(super) findings: Vec<Finding>,
     pub(super) lie: Lie,
+    /// Whether the node answers requests behind what comes after them.
+    pub(super) slow: bool,
+    deferred: VecDeque<BlockHash>,
 }
 
 impl World {
@@ -129,6 +132,8 @@ impl World {
             to_node: VecDeque::new(),
             findings: Vec::new(),
             lie: |block, matched| Some(truth(block, matched)),
+            slow: false,
+            deferred: VecDeque::new(),
         }
     }
 
@@ -152,6 +157,12 @@ impl World {
 
     /// The node takes one message. False if there is none.
     pub(super) fn node_step(&mut self) -> bool {
+        if !self.slow
+            && let Some(hash) = self.deferred.pop_front()
+        {
+            self.answer(hash);
+            return true;
+        }
         let Some(message) = self.to_node.pop_front() else { return false };
         match message {
             Message::FilterLoad(filter) => {
@@ -162,12 +173,19 @@ impl World {
             }
             Message::Ping(nonce) => self.to_session.push_back(Event::Pong(nonce)),
             Message::GetFilteredBlocks(blocks) => {
-                for hash in blocks {
-                    self.answer(hash);
-                }
+                self.deferred.extend(blocks);
             }
         }
         true
+    }
+
+    /// The connection breaks, and there is a new one.
+    pub(super) fn reconnect(&mut self) {
+        self.to_node.clear();
+        self.to_session.clear();
+        self.deferred.clear();
+        self.filter = None;
+        self.event(Event::Connected);
     }
 
     fn answer(&mut self, hash: BlockHash) {
