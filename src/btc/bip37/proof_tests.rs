@@ -153,6 +153,17 @@ fn a_tree_one_level_too_deep() {
     assert!(Proof::verify(&harmless, REGTEST, []).is_ok());
 }
 
+/// What stands first must be a coinbase transaction to prove the depth.
+#[test]
+fn the_first_leaf_must_be_a_coinbase() {
+    let payment = tx(OutPoint::new(Txid::all_zeros(), 7), vec![], vec![0x51; 22]);
+    let txids = [payment.compute_txid(), Txid::all_zeros()];
+    let shown = MerkleBlock::new(&mine(&txids), &txids, &[0]).unwrap();
+    let proof = Proof::verify(&shown, REGTEST, [&payment]).unwrap();
+    assert!(proof.inclusions[0].delivered);
+    assert_eq!(proof.depth, Depth::Unproven);
+}
+
 /// An inner node delivered as a transaction: a tree one level too flat.
 #[test]
 fn an_inner_node_as_a_transaction() {

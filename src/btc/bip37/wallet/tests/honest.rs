@@ -1,10 +1,14 @@
 //! What an honest node's wallet finds, and that nothing is held against the node.
 
+use core::time::Duration;
+
+use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::{Block, OutPoint, PublicKey, ScriptBuf, Txid};
 
 use super::node::{Random, World, block, script, show, stranger, tx, watched};
 use crate::btc::bip37::wallet::{
-    Event, EvidenceError, FilterPolicy, Finding, Label, PrivacyReport, RefreshReason, Watched,
+    Action, Event, EvidenceError, FilterPolicy, Finding, Label, Message, PrivacyReport,
+    RefreshReason, Watched,
 };
 use crate::btc::bip37::{Depth, HeaderLink, MerklePath, UpdateMode};
 
@@ -343,4 +347,97 @@ fn a_filter_that_lets_too_much_through_is_noticed() {
     assert!(matches!(advice[..], [RefreshReason::Observed { .. } | RefreshReason::Filled { .. }]));
     world.event(Event::Refresh);
     assert_eq!(world.session.match_stats().transactions, 0);
+}
+
+#[test]
+fn what_is_under_way_without_a_new_script_is_asked_for_again() {
+    let blocks: Vec<_> = (0..4).map(|height| block(height, vec![])).collect();
+    let mut world = World::new(policy(), blocks);
+    world.limit_in_flight(1);
+    world.event(Event::Watch(vec![watched(0)]));
+    world.event(Event::Connected);
+    world.event(Event::Request(vec![world.at(3), world.at(1), world.at(2)]));
+    world.event(Event::Watch(vec![watched(1)]));
+    // The third block is under way, and what waits behind it is dropped: from the lowest of all.
+    assert_eq!(world.findings.last(), Some(&Finding::Refilter(world.at(1))));
+    assert_eq!(world.session.pending_requests(), 1);
+    // The same script again changes nothing.
+    let before = world.findings.len();
+    world.event(Event::Watch(vec![watched(1)]));
+    assert_eq!(world.findings.len(), before);
+}
+
+#[test]
+fn one_block_is_not_under_way_twice() {
+    let mut world = World::new(policy(), vec![block(0, vec![]), block(1, vec![])]);
+    world.event(Event::Watch(vec![watched(0)]));
+    world.event(Event::Connected);
+    world.event(Event::Request(vec![world.at(0), world.at(0), world.at(1)]));
+    let asked = |world: &World| {
+        let sent = world.to_node.iter();
+        sent.filter_map(|message| match message {
+            Message::GetFilteredBlocks(blocks) => Some(blocks.len()),
+            _ => None,
+        })
+        .sum::<usize>()
+    };
+    assert_eq!(asked(&world), 1);
+    world.settle();
+    assert_eq!(world.count(|f| matches!(f, Finding::Block(_))), 3);
+    assert_eq!(world.count(is_complaint), 0);
+}
+
+#[test]
+fn requests_survive_a_connection_but_not_a_reorganization() {
+    let blocks: Vec<_> = (0..6).map(|height| block(height, vec![])).collect();
+    let mut world = World::new(policy(), blocks);
+    world.event(Event::Watch(vec![watched(0)]));
+    world.request_from(0);
+    world.event(Event::Connected);
+    world.reconnect();
+    assert_eq!(world.session.pending_requests(), 6);
+    world.event(Event::Tip(5));
+    world.event(Event::Reorganized(3));
+    world.settle();
+    let links = world.findings.iter().filter_map(|finding| match finding {
+        Finding::Block(proof) => Some(proof.link != HeaderLink::Unlinked),
+        _ => None,
+    });
+    // Four were under way; the last of them is no longer in the chain.
+    assert_eq!(links.collect::<Vec<_>>(), [true, true, true, false]);
+}
+
+#[test]
+fn a_request_that_waits_too_long_is_said_once() {
+    let mut world = World::new(policy(), vec![block(0, vec![])]);
+    world.event(Event::Watch(vec![watched(0)]));
+    world.event(Event::Connected);
+    world.request_from(0);
+    let mut tick = |seconds| world.session.handle(Event::Tick, Duration::from_secs(seconds));
+    assert_eq!(tick(60), []);
+    assert!(matches!(tick(61)[..], [Action::Report(Finding::Stalled(..))]));
+    assert_eq!(tick(70), []);
+}
+
+#[test]
+fn messages_as_bitcoin_has_them() {
+    let mut world = World::new(policy(), vec![block(0, vec![])]);
+    world.event(Event::Watch(vec![watched(0)]));
+    world.event(Event::Connected);
+    world.request_from(0);
+    let sent: Vec<NetworkMessage> =
+        world.to_node.iter().map(|message| message.clone().try_into().unwrap()).collect();
+    assert_eq!(
+        sent.iter().map(NetworkMessage::cmd).collect::<Vec<_>>(),
+        ["filterload", "getdata", "ping"]
+    );
+    // The type of BIP37's filtered blocks, then the hash.
+    let payload = bitcoin::consensus::serialize(&match &sent[1] {
+        NetworkMessage::GetData(inventory) => inventory.clone(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(payload[..5], [1, 3, 0, 0, 0]);
+    assert_eq!(payload[5..], bitcoin::consensus::serialize(&world.blocks[0].block_hash())[..]);
+    assert_eq!(Event::from(NetworkMessage::Pong(7)), Event::Pong(7));
+    assert_eq!(Event::from(NetworkMessage::Verack), Event::Other);
 }

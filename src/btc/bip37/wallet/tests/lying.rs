@@ -267,3 +267,18 @@ fn paths_that_start_elsewhere() {
         ))
     ));
 }
+
+/// Once a node has answered what was not asked, no answer of it is held against it.
+#[test]
+fn out_of_turn_once_is_out_of_turn_for_good() {
+    let mut world = run(|block, _| Some(truth(block, &[])));
+    let (again, _) = truth(&world.blocks[0], &[]);
+    world.event(Event::MerkleBlock(again));
+    world.event(Event::Request(vec![world.at(1)]));
+    world.settle();
+    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
+    world.reconnect();
+    world.event(Event::Request(vec![world.at(1)]));
+    world.settle();
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+}

@@ -122,10 +122,8 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(policy: FilterPolicy, blocks: Vec<Block>) -> Self {
-        let mut config = Config::new(Network::Regtest, policy);
-        config.limits.in_flight = 4;
         Self {
-            session: Session::new(config),
+            session: Self::session(policy, 4),
             blocks,
             filter: None,
             to_session: VecDeque::new(),
@@ -135,6 +133,17 @@ impl World {
             slow: false,
             deferred: VecDeque::new(),
         }
+    }
+
+    fn session(policy: FilterPolicy, in_flight: usize) -> Session {
+        let mut config = Config::new(Network::Regtest, policy);
+        config.limits.in_flight = in_flight;
+        Session::new(config)
+    }
+
+    /// Starts over with a session that has so many requests under way at most.
+    pub(super) fn limit_in_flight(&mut self, in_flight: usize) {
+        self.session = Self::session(*self.session.filter_policy(), in_flight);
     }
 
     pub(super) fn at(&self, height: usize) -> BlockInChain {
