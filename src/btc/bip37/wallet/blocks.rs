@@ -170,6 +170,7 @@ impl Session {
             }
         }
         if request.generation == connection.generation
+            && !request.superseded
             && let Some((_, mirror)) = &mut connection.filter
         {
             for (_, tx) in open.delivered.values() {
@@ -241,9 +242,8 @@ impl Session {
         if self.recent.by_txid.contains_key(&txid) {
             return;
         }
-        if let Some((_, mirror)) = self.connection.as_mut().and_then(|c| c.filter.as_mut()) {
-            mirror.match_transaction(&tx);
-        }
+        // The node may have announced it under a filter before this one: the copy of the node's
+        // filter, a lower bound, does not take it in.
         let relevance = self.watch.relevance(&tx);
         self.recent.insert(txid, tx.clone(), self.config.limits.cached_bytes);
         if relevance.is_empty() {

@@ -3,7 +3,7 @@
 //! A [`Session`] takes events (what the wallet watches, the blocks it wants, the node's messages,
 //! the time) and returns actions: messages to send, and findings. It keeps the watched keys,
 //! scripts and outpoints, makes the filter by a [`FilterPolicy`], checks every answer as
-//! [`Proof`](super::Proof) does under the strict policy, and compares every transaction exactly
+//! [`Proof`] does under the strict policy, and compares every transaction exactly
 //! with what is watched.
 //!
 //! # What a finding is worth
@@ -15,7 +15,7 @@
 //!
 //! # The node's filter
 //! The node inserts outpoints into its filter for transactions in blocks and for those that it
-//! announces. The session follows what it sees of that, so its copy is a lower bound. An answer
+//! announces. The session follows it through the blocks alone, so its copy is a lower bound. An answer
 //! is held against a node only with the filter as it was loaded; and only if no filter was sent
 //! between request and answer, the node answered every request once, and a `pong` shows that it
 //! had come to the end of its answers.

@@ -92,6 +92,52 @@ fn everything_of_the_wallet_is_found() {
     }
 }
 
+/// Filters replaced and added to, connections broken, blocks asked for again: as long as the
+/// wallet goes back where it is told to, nothing is missed.
+#[test]
+fn nothing_is_missed_whatever_crosses() {
+    for seed in 1..120 {
+        let random = &mut Random(seed);
+        let (blocks, own) = chain(random, 12, 8);
+        let update =
+            [UpdateMode::All, UpdateMode::None, UpdateMode::P2PubkeyOnly][seed as usize % 3];
+        let use_filteradd = random.one_in(2);
+        let mut world =
+            World::new(FilterPolicy { update, use_filteradd, spare: 40, ..policy() }, blocks);
+        world.event(Event::Watch((0..8).map(watched).collect()));
+        world.event(Event::Connected);
+        world.request_from(0);
+        let mut seen = 0;
+        for step in 0..300 {
+            match random.below(60) {
+                0 => world.event(Event::Refresh),
+                1 => world.event(Event::Watch(vec![watched(100 + step)])),
+                2 if random.one_in(3) => world.reconnect(),
+                3..30 => drop(world.node_step()),
+                _ => drop(world.session_step()),
+            }
+            while seen < world.findings.len() {
+                if let Finding::Refilter(from) = world.findings[seen] {
+                    world.request_from(from.height as usize);
+                }
+                seen += 1;
+            }
+        }
+        while seen < world.findings.len() || world.node_step() || world.session_step() {
+            for finding in world.findings.split_off(seen) {
+                if let Finding::Refilter(from) = finding {
+                    world.request_from(from.height as usize);
+                }
+                world.findings.insert(seen, finding);
+                seen += 1;
+            }
+        }
+        assert_eq!(world.session.pending_requests(), 0);
+        assert_eq!(world.count(is_complaint), 0, "seed {seed}");
+        assert_eq!(world.relevant(), own, "seed {seed}, {update:?}, filteradd {use_filteradd}");
+    }
+}
+
 #[test]
 fn a_keychain_is_followed_from_where_it_advanced() {
     // One index a block, two in some, and all in one at the end: past any look-ahead of 1.
