@@ -1,78 +1,21 @@
-//! What an honest node's wallet finds, and that nothing is held against the node.
+//! What the wallet of an honest node finds.
 
 use core::time::Duration;
 
+use bitcoin::consensus::encode::deserialize_hex;
+use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::message::NetworkMessage;
-use bitcoin::{Block, OutPoint, PublicKey, ScriptBuf, Txid};
+use bitcoin::{Block, Network, OutPoint, PublicKey, ScriptBuf, Transaction, Txid};
 
-use super::node::{Random, World, block, script, show, stranger, tx, watched};
+use super::node::{Random, World, block, chain, is_complaint, script, stranger, tx, watched};
 use crate::btc::bip37::wallet::{
-    Action, Event, EvidenceError, FilterPolicy, Finding, Label, Message, PrivacyReport,
-    RefreshReason, Watched,
+    Action, BlockInChain, Config, Event, FilterPolicy, Finding, Label, Message, PrivacyReport,
+    RefreshReason, Session, Watched,
 };
-use crate::btc::bip37::{Depth, HeaderLink, MerklePath, UpdateMode};
+use crate::btc::bip37::{Depth, HeaderLink, UpdateMode};
 
 fn policy() -> FilterPolicy {
     FilterPolicy::new(0xdead_beef)
-}
-
-/// A chain that pays to and spends from scripts below `scripts`, in and across blocks; with the
-/// ids of those transactions, sorted.
-fn chain(random: &mut Random, length: u32, scripts: u32) -> (Vec<Block>, Vec<Txid>) {
-    let (mut coins, mut own) = (Vec::<OutPoint>::new(), Vec::new());
-    let mut blocks = Vec::new();
-    for height in 0..length {
-        let mut txdata = Vec::new();
-        for _ in 0..random.below(12) {
-            let pick = random.below(6);
-            let tx = match pick {
-                0 => {
-                    let to = script(random.below(u64::from(scripts)) as u32);
-                    tx(
-                        &stranger(random)
-                            .input
-                            .iter()
-                            .map(|i| i.previous_output)
-                            .collect::<Vec<_>>(),
-                        &[script(1_500_000), to],
-                    )
-                }
-                1 if !coins.is_empty() => {
-                    let coin = coins.swap_remove(random.below(coins.len() as u64) as usize);
-                    tx(&[coin], &[script(1_600_000 + height)])
-                }
-                _ => stranger(random),
-            };
-            let txid = tx.compute_txid();
-            match pick {
-                0 => coins.push(OutPoint::new(txid, 1)),
-                1 if tx.output.len() == 1 => {}
-                _ => {
-                    txdata.push(tx);
-                    continue;
-                }
-            }
-            own.push(txid);
-            txdata.push(tx);
-        }
-        blocks.push(block(height, txdata));
-    }
-    own.sort_unstable();
-    (blocks, own)
-}
-
-fn is_complaint(finding: &Finding) -> bool {
-    !matches!(
-        finding,
-        Finding::Relevant(_)
-            | Finding::FalsePositive(..)
-            | Finding::Block(_)
-            | Finding::KeychainAdvanced { .. }
-            | Finding::Refilter(_)
-            | Finding::Privacy(_)
-            | Finding::RefreshAdvised(_)
-            | Finding::NoEvidence(..)
-    )
 }
 
 #[test]
@@ -92,52 +35,6 @@ fn everything_of_the_wallet_is_found() {
     }
 }
 
-/// Filters replaced and added to, connections broken, blocks asked for again: as long as the
-/// wallet goes back where it is told to, nothing is missed.
-#[test]
-fn nothing_is_missed_whatever_crosses() {
-    for seed in 1..120 {
-        let random = &mut Random(seed);
-        let (blocks, own) = chain(random, 12, 8);
-        let update =
-            [UpdateMode::All, UpdateMode::None, UpdateMode::P2PubkeyOnly][seed as usize % 3];
-        let use_filteradd = random.one_in(2);
-        let mut world =
-            World::new(FilterPolicy { update, use_filteradd, spare: 40, ..policy() }, blocks);
-        world.event(Event::Watch((0..8).map(watched).collect()));
-        world.event(Event::Connected);
-        world.request_from(0);
-        let mut seen = 0;
-        for step in 0..300 {
-            match random.below(60) {
-                0 => world.event(Event::Refresh),
-                1 => world.event(Event::Watch(vec![watched(100 + step)])),
-                2 if random.one_in(3) => world.reconnect(),
-                3..30 => drop(world.node_step()),
-                _ => drop(world.session_step()),
-            }
-            while seen < world.findings.len() {
-                if let Finding::Refilter(from) = world.findings[seen] {
-                    world.request_from(from.height as usize);
-                }
-                seen += 1;
-            }
-        }
-        while seen < world.findings.len() || world.node_step() || world.session_step() {
-            for finding in world.findings.split_off(seen) {
-                if let Finding::Refilter(from) = finding {
-                    world.request_from(from.height as usize);
-                }
-                world.findings.insert(seen, finding);
-                seen += 1;
-            }
-        }
-        assert_eq!(world.session.pending_requests(), 0);
-        assert_eq!(world.count(is_complaint), 0, "seed {seed}");
-        assert_eq!(world.relevant(), own, "seed {seed}, {update:?}, filteradd {use_filteradd}");
-    }
-}
-
 #[test]
 fn a_keychain_is_followed_from_where_it_advanced() {
     // One index a block, two in some, and all in one at the end: past any look-ahead of 1.
@@ -154,10 +51,8 @@ fn a_keychain_is_followed_from_where_it_advanced() {
         })
         .collect();
     blocks.push(block(9, (7..12).map(|index| pay(random, index)).collect()));
-    let mut own: Vec<_> = blocks
-        .iter()
-        .flat_map(|b| b.txdata[1..].iter().map(bitcoin::Transaction::compute_txid))
-        .collect();
+    let mut own: Vec<_> =
+        blocks.iter().flat_map(|b| b.txdata[1..].iter().map(Transaction::compute_txid)).collect();
     own.sort_unstable();
     let mut world = World::new(policy(), blocks);
     world.event(Event::Watch(vec![watched(0)]));
@@ -231,81 +126,6 @@ fn blocks_close_with_what_came_before_them() {
     }
     assert_eq!(proven, 12);
     assert_eq!(world.session.match_stats().false_positives, 0);
-}
-
-/// Whatever an honest node is sent, and in whatever order things cross: no transaction of any
-/// block is ever evidence against it.
-#[test]
-fn no_evidence_against_an_honest_node() {
-    let mut claims = 0;
-    for seed in 1..60 {
-        let random = &mut Random(seed);
-        let (blocks, _) = chain(random, 16, 12);
-        let use_filteradd = random.one_in(2);
-        let update =
-            [UpdateMode::All, UpdateMode::None, UpdateMode::P2PubkeyOnly][seed as usize % 3];
-        // A coarse filter, so that false positives are among the claims.
-        let fpr = 0.02;
-        let mut world =
-            World::new(FilterPolicy { use_filteradd, update, fpr, spare: 3, ..policy() }, blocks);
-        world.event(Event::Watch(vec![watched(0)]));
-        world.event(Event::Connected);
-        world.request_from(0);
-        for step in 0..400 {
-            match random.below(40) {
-                0 => world.event(Event::Watch(vec![watched(step % 12)])),
-                1 => world.event(Event::Refresh),
-                2 => world.event(Event::Other),
-                3 => world.event(Event::Request(vec![world.at(random.below(16) as usize)])),
-                4 => world.event(Event::Reorganized(10 + random.below(6) as u32)),
-                5 if random.one_in(4) => world.reconnect(),
-                7 => world.slow = random.one_in(8),
-                6 => {
-                    let tx = stranger(random);
-                    world.to_session.push_back(Event::Tx(tx));
-                }
-                8..20 => drop(world.node_step()),
-                _ => drop(world.session_step()),
-            }
-            if random.one_in(20) {
-                claims += claim_everything(&mut world);
-            }
-        }
-        world.slow = false;
-        world.sync(2);
-        claims += claim_everything(&mut world);
-    }
-    // Many were held against an answer: the test is not empty.
-    assert!(claims > 20_000, "{claims}");
-}
-
-/// Claims every transaction of every block, and paths that start elsewhere. Returns how many
-/// claims met an answer.
-fn claim_everything(world: &mut World) -> usize {
-    let before = world.findings.len();
-    for block in world.blocks.clone() {
-        let hash = block.block_hash();
-        for index in 0..block.txdata.len() as u32 {
-            let shown = show(&block, index);
-            let mut shorter = shown.clone();
-            shorter.path = MerklePath {
-                index: index / 2,
-                siblings: shown.path.siblings.get(1..).unwrap_or_default().to_vec(),
-            };
-            world.event(Event::OmissionClaim(hash, shown.clone()));
-            world.event(Event::OmissionClaim(hash, shorter.clone()));
-            world.event(Event::HeightClaim(hash, shown));
-            world.event(Event::HeightClaim(hash, shorter));
-        }
-    }
-    let claims = &world.findings[before..];
-    for finding in claims {
-        assert!(matches!(finding, Finding::NoEvidence(..)), "{finding:?}");
-    }
-    let met = claims
-        .iter()
-        .filter(|finding| !matches!(finding, Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-    met.count()
 }
 
 #[test]
@@ -486,4 +306,56 @@ fn messages_as_bitcoin_has_them() {
     assert_eq!(payload[5..], bitcoin::consensus::serialize(&world.blocks[0].block_hash())[..]);
     assert_eq!(Event::from(NetworkMessage::Pong(7)), Event::Pong(7));
     assert_eq!(Event::from(NetworkMessage::Verack), Event::Other);
+}
+
+/// A block of mainnet, as the wallet of one of its scripts sees it.
+#[test]
+fn a_real_block() {
+    let file = include_str!("../../../../../fixtures/bitcoin/blocks/mainnet_150013.json");
+    let file: serde_json::Value = serde_json::from_str(file).unwrap();
+    let block: Block = deserialize_hex(file["block"].as_str().unwrap()).unwrap();
+    let script = block.txdata[4].output[0].script_pubkey.clone();
+    let pays = |tx: &&Transaction| tx.output.iter().any(|out| out.script_pubkey == script);
+    let paying: Vec<_> = block.txdata.iter().filter(pays).map(Transaction::compute_txid).collect();
+    let spends = |tx: &&Transaction| {
+        tx.input.iter().any(|input| paying.contains(&input.previous_output.txid))
+    };
+    let mut own: Vec<_> =
+        block.txdata.iter().filter(spends).map(Transaction::compute_txid).collect();
+    own.extend(&paying);
+    own.sort_unstable();
+    own.dedup();
+    let mut world = World::new(policy(), vec![block]);
+    world.session = Session::new(Config::new(Network::Bitcoin, policy()));
+    world.event(Event::Watch(vec![Watched::Script { script, label: None }]));
+    world.event(Event::Connected);
+    world.event(Event::Tip(150_020));
+    world.event(Event::Request(vec![BlockInChain { hash: world.at(0).hash, height: 150_013 }]));
+    world.settle();
+    assert_eq!(world.relevant(), own);
+    assert_eq!(world.count(is_complaint), 0);
+    let Some(Finding::Block(proof)) = world.findings.last() else {
+        panic!("{:?}", world.findings.last());
+    };
+    assert_eq!(proof.link, HeaderLink::InChain { height: 150_013, confirmations: 8 });
+    assert_eq!(proof.block_hash.to_string(), file["hash"].as_str().unwrap());
+}
+
+/// A miner put a transaction of 64 bytes into a block: it is passed over, the others count.
+#[test]
+fn a_transaction_of_64_bytes_costs_the_block_nothing() {
+    let from = OutPoint::new(Txid::hash(b"small"), 0);
+    let small = tx(&[from], &[ScriptBuf::from(vec![3, 1, 2, 3])]);
+    assert_eq!(small.base_size(), 64);
+    let receive = tx(&[OutPoint::new(Txid::hash(b"coin"), 0)], &[script(0)]);
+    let (small_id, txid) = (small.compute_txid(), receive.compute_txid());
+    let mut world = World::new(policy(), vec![block(0, vec![small, receive])]);
+    world.event(Event::Watch(vec![watched(0), Watched::OutPoint(from)]));
+    world.event(Event::Connected);
+    world.request_from(0);
+    world.settle();
+    assert_eq!(world.relevant(), [txid]);
+    let block = world.at(0).hash;
+    let complaints: Vec<_> = world.findings.iter().filter(|f| is_complaint(f)).collect();
+    assert_eq!(complaints, [&Finding::Refused { block, index: 1, txid: small_id }]);
 }

@@ -95,6 +95,66 @@ pub(super) fn show(block: &Block, index: u32) -> TransactionInBlock {
     TransactionInBlock { transaction, path }
 }
 
+/// A chain that pays to and spends from scripts below `scripts`, in and across blocks; with the
+/// ids of those transactions, sorted.
+pub(super) fn chain(random: &mut Random, length: u32, scripts: u32) -> (Vec<Block>, Vec<Txid>) {
+    let (mut coins, mut own) = (Vec::<OutPoint>::new(), Vec::new());
+    let mut blocks = Vec::new();
+    for height in 0..length {
+        let mut txdata = Vec::new();
+        for _ in 0..random.below(12) {
+            let pick = random.below(6);
+            let tx = match pick {
+                0 => {
+                    let to = script(random.below(u64::from(scripts)) as u32);
+                    tx(
+                        &stranger(random)
+                            .input
+                            .iter()
+                            .map(|i| i.previous_output)
+                            .collect::<Vec<_>>(),
+                        &[script(1_500_000), to],
+                    )
+                }
+                1 if !coins.is_empty() => {
+                    let coin = coins.swap_remove(random.below(coins.len() as u64) as usize);
+                    tx(&[coin], &[script(1_600_000 + height)])
+                }
+                _ => stranger(random),
+            };
+            let txid = tx.compute_txid();
+            match pick {
+                0 => coins.push(OutPoint::new(txid, 1)),
+                1 if tx.output.len() == 1 => {}
+                _ => {
+                    txdata.push(tx);
+                    continue;
+                }
+            }
+            own.push(txid);
+            txdata.push(tx);
+        }
+        blocks.push(block(height, txdata));
+    }
+    own.sort_unstable();
+    (blocks, own)
+}
+
+/// Whether a finding says anything against the node, or that something is wrong.
+pub(super) fn is_complaint(finding: &Finding) -> bool {
+    !matches!(
+        finding,
+        Finding::Relevant(_)
+            | Finding::FalsePositive(..)
+            | Finding::Block(_)
+            | Finding::KeychainAdvanced { .. }
+            | Finding::Refilter(_)
+            | Finding::Privacy(_)
+            | Finding::RefreshAdvised(_)
+            | Finding::NoEvidence(..)
+    )
+}
+
 /// What a node does to its answer.
 pub(super) type Lie = fn(&Block, &[u32]) -> Option<Answer>;
 
