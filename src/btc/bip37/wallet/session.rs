@@ -116,6 +116,9 @@ impl Recent {
     }
 }
 
+/// The most that one `getdata` may ask for (Core's `MAX_INV_SZ`).
+const MAX_INV_SIZE: usize = 50_000;
+
 /// Collects actions.
 pub(super) type Actions = Vec<Action>;
 
@@ -395,8 +398,9 @@ impl Session {
     /// Asks for as many blocks as may be under way, with a fence behind them.
     fn send_requests(&mut self, now: Duration, actions: &mut Actions) {
         let Some(connection) = &mut self.connection else { return };
-        let room = self.config.limits.in_flight.saturating_sub(connection.in_flight.len());
-        if connection.filter.is_none() || room * 2 < self.config.limits.in_flight {
+        let limit = self.config.limits.in_flight.min(MAX_INV_SIZE);
+        let room = limit.saturating_sub(connection.in_flight.len());
+        if connection.filter.is_none() || room * 2 < limit {
             return;
         }
         let mut blocks = Vec::new();

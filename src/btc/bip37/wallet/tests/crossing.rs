@@ -1,6 +1,6 @@
 //! Random runs with an honest node, in which messages, filters and connections cross.
 
-use super::node::{Random, World, chain, is_complaint, show, stranger, watched};
+use super::node::{Random, World, chain, is_complaint, show, stranger, truth, watched};
 use crate::btc::bip37::wallet::{Event, EvidenceError, FilterPolicy, Finding};
 use crate::btc::bip37::{MerklePath, UpdateMode};
 
@@ -127,4 +127,46 @@ fn claim_everything(world: &mut World) -> usize {
         .iter()
         .filter(|finding| !matches!(finding, Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
     met.count()
+}
+
+/// Messages in any order, with anything in them: never a panic.
+#[test]
+fn garbage_in_any_order() {
+    let random = &mut Random(4);
+    let (blocks, _) = chain(random, 8, 4);
+    let mut world = World::new(policy(), blocks);
+    for step in 0..20_000 {
+        let block = world.blocks[random.below(8) as usize].clone();
+        let count = block.txdata.len() as u32;
+        let index = random.below(u64::from(count)) as u32;
+        let event = match random.below(16) {
+            0 if random.one_in(20) => Event::Connected,
+            1 if random.one_in(20) => Event::Disconnected,
+            2 => Event::Watch(vec![watched(step % 50)]),
+            3 => Event::Request(vec![world.at(random.below(8) as usize)]),
+            4 => Event::Pong(random.below(1 << 40)),
+            5 => Event::Pong(u64::from(policy().tweak) << 31 | random.below(2_000)),
+            6 => Event::Reorganized(random.below(16) as u32),
+            7 => Event::OmissionClaim(block.block_hash(), show(&block, index)),
+            8 => Event::HeightClaim(block.block_hash(), show(&block, 0)),
+            9 => Event::Tx(block.txdata[index as usize].clone()),
+            10 => Event::Tx(stranger(random)),
+            11 => Event::Tip(random.below(20) as u32),
+            12 => Event::Other,
+            _ => {
+                let mut merkle_block = truth(&block, &[index]).0;
+                match random.below(6) {
+                    0 => merkle_block.num_transactions = random.below(1 << 32) as u32,
+                    1 => merkle_block.hashes.truncate(random.below(4) as usize),
+                    2 => merkle_block.flags = vec![random.below(256) as u8],
+                    _ => {}
+                }
+                Event::MerkleBlock(merkle_block)
+            }
+        };
+        world.event(event);
+        world.to_node.clear();
+    }
+    assert!(world.count(|f| matches!(f, Finding::Block(_))) > 100);
+    assert!(world.count(|f| matches!(f, Finding::InvalidMerkleBlock(..))) > 100);
 }
