@@ -5,15 +5,19 @@
 //! filteradd    CompactSize n | n bytes of data
 //! ```
 //! All numbers little-endian. `bitcoin`'s own `FilterLoad` refuses flags above 2, which Core
-//! masks and keeps, and limits no size; conversions to and from it are here.
+//! masks and keeps, and limits no size; conversions to and from it are here, with the feature `std`,
+//! without which `bitcoin` has no messages.
 
 use alloc::vec::Vec;
 use core::fmt;
 
+#[cfg(feature = "std")]
 use bitcoin::p2p::message_bloom::{BloomFlags, FilterAdd, FilterLoad};
 
+#[cfg(feature = "std")]
+use super::UpdateMode;
 use super::bit_array::BitArray;
-use super::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE, MAX_HASH_FUNCS, UpdateMode};
+use super::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE, MAX_HASH_FUNCS};
 use crate::btc::compact_size::{FieldError, MAX_SIZE, put_var_bytes, take, take_var_bytes};
 
 /// Why the payload of a BIP37 message is refused.
@@ -155,6 +159,7 @@ impl BloomFilter {
     }
 }
 
+#[cfg(feature = "std")]
 impl TryFrom<FilterLoad> for BloomFilter {
     type Error = PayloadError;
 
@@ -177,6 +182,7 @@ impl TryFrom<FilterLoad> for BloomFilter {
     }
 }
 
+#[cfg(feature = "std")]
 impl TryFrom<BloomFilter> for FilterLoad {
     type Error = PayloadError;
 
@@ -251,6 +257,7 @@ impl AddedData {
     }
 }
 
+#[cfg(feature = "std")]
 impl TryFrom<FilterAdd> for AddedData {
     type Error = PayloadError;
 
@@ -261,6 +268,7 @@ impl TryFrom<FilterAdd> for AddedData {
     }
 }
 
+#[cfg(feature = "std")]
 impl From<AddedData> for FilterAdd {
     fn from(added: AddedData) -> Self {
         Self { data: added.0 }

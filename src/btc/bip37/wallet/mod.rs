@@ -31,6 +31,8 @@ mod blocks;
 mod claims;
 mod config;
 mod evidence;
+#[cfg(feature = "std")]
+mod messages;
 mod policy;
 mod session;
 #[cfg(test)]
@@ -41,9 +43,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use bitcoin::hashes::Hash as _;
-use bitcoin::p2p::message::NetworkMessage;
-use bitcoin::p2p::message_blockdata::Inventory;
 use bitcoin::{BlockHash, ScriptBuf, Transaction, Txid};
 
 pub use config::{Config, Limits};
@@ -57,7 +56,7 @@ pub use policy::{
 pub use session::Session;
 pub use watch::{Label, Received, Relevance, Spent, Watched};
 
-use super::{AddedData, BloomFilter, MerkleBlock, PayloadError, Proof, ProofError, SizingError};
+use super::{AddedData, BloomFilter, MerkleBlock, Proof, ProofError, SizingError};
 
 /// A block of the caller's chain of headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +67,7 @@ pub struct BlockInChain {
     pub height: u32,
 }
 
-/// What a session is told.
+/// What a session is told. With the feature `std` it converts from `bitcoin`'s messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -105,18 +104,6 @@ pub enum Event {
     Tick,
 }
 
-/// A message from the node. What a session does not look into is [`Event::Other`].
-impl From<NetworkMessage> for Event {
-    fn from(message: NetworkMessage) -> Self {
-        match message {
-            NetworkMessage::MerkleBlock(block) => Self::MerkleBlock((&block).into()),
-            NetworkMessage::Tx(tx) => Self::Tx(tx),
-            NetworkMessage::Pong(nonce) => Self::Pong(nonce),
-            _ => Self::Other,
-        }
-    }
-}
-
 /// What a session wants done or known.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
@@ -126,7 +113,7 @@ pub enum Action {
     Report(Finding),
 }
 
-/// A message to the node.
+/// A message to the node. With the feature `std` it converts into `bitcoin`'s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Message {
@@ -138,32 +125,6 @@ pub enum Message {
     GetFilteredBlocks(Vec<BlockHash>),
     /// `ping`, which fences off the answers before its `pong`.
     Ping(u64),
-}
-
-/// The inventory type of a filtered block (BIP37).
-const MSG_FILTERED_BLOCK: u32 = 3;
-
-impl TryFrom<Message> for NetworkMessage {
-    type Error = PayloadError;
-
-    /// # Errors
-    /// A filter with reserved flags, which no session sends.
-    fn try_from(message: Message) -> Result<Self, PayloadError> {
-        Ok(match message {
-            Message::FilterLoad(filter) => Self::FilterLoad(filter.try_into()?),
-            Message::FilterAdd(data) => Self::FilterAdd(data.into()),
-            Message::Ping(nonce) => Self::Ping(nonce),
-            Message::GetFilteredBlocks(blocks) => Self::GetData(
-                blocks
-                    .iter()
-                    .map(|block| Inventory::Unknown {
-                        inv_type: MSG_FILTERED_BLOCK,
-                        hash: block.to_byte_array(),
-                    })
-                    .collect(),
-            ),
-        })
-    }
 }
 
 /// What a session has found.
