@@ -2,11 +2,13 @@
 
 mod bit_array;
 mod bloom_filter;
+mod elements;
 mod matching;
 mod merkle_block;
 mod merkle_tree;
 mod partial_tree;
 mod payload;
+mod probe;
 mod proof;
 #[cfg(test)]
 mod proof_tests;
@@ -16,6 +18,7 @@ mod tree_tests;
 pub mod wallet;
 
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};
+pub use elements::{BlockElements, Elements};
 pub use matching::{MatchReason, TxMatch};
 pub use merkle_block::{MerkleBlock, MerkleBlockError};
 pub use merkle_tree::{MAX_BLOCK_TRANSACTIONS, MerklePath, PathError, merkle_root};

@@ -1,0 +1,349 @@
+//! Many elements against one filter: elements in lanes.
+//!
+//! Elements with the same number of full blocks go through sixteen at a time. All of them see the
+//! first two hash functions without a branch. Those that are still in, a quarter with a half-full
+//! filter, are moved together into rows, and when there are enough of them the next two hash
+//! functions follow, and so on until none is left or no hash function.
+
+use alloc::vec::Vec;
+use core::array::from_mut;
+
+use super::tiles::{MAX_BLOCKS, Quad, Tiles};
+use super::{Broadcast, FilterView, MurmurLanes, Params, first_lanes};
+use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
+use crate::simd::{Backend, Kernel, Lanes};
+
+/// Lanes are written sixteen at a time, up to as many places behind the last one.
+pub(in crate::btc::bip37) const OVERRUN: usize = 16;
+/// How many elements are moved together.
+const COLUMNS: usize = 512;
+/// A row of blocks, one of each element.
+type Row = [u32; COLUMNS + OVERRUN];
+/// The mixed blocks of sixteen elements, then their tails and their lengths.
+type Tile = [[u32; 16]; MAX_BLOCKS + 2];
+
+/// Probes class after class with one filter.
+#[derive(Debug)]
+pub(in crate::btc::bip37) struct Prober<'a> {
+    backend: Backend,
+    view: FilterView<'a>,
+    rows: Vec<Row>,
+    /// The numbers of the elements that the filter may contain.
+    pub(in crate::btc::bip37) contained: Vec<u32>,
+    /// By number, for the elements that it does not contain: the first bit that one selects and
+    /// that is clear, in the order of the hash functions. Written only if not empty, and then
+    /// with room for all numbers and [`OVERRUN`] more.
+    pub(in crate::btc::bip37) first_clear: Vec<u32>,
+}
+
+impl<'a> Prober<'a> {
+    pub(in crate::btc::bip37) fn new(
+        backend: Backend,
+        view: FilterView<'a>,
+        first_clear: Vec<u32>,
+    ) -> Self {
+        Self { backend, view, rows: Vec::new(), contained: Vec::new(), first_clear }
+    }
+
+    /// Probes the strings of a class. Classes must come in the order of their numbers, since
+    /// places of `first_clear` behind a class are overwritten.
+    pub(in crate::btc::bip37) fn probe(&mut self, class: &Tiles) {
+        if self.view.params.hash_funcs == 0 {
+            return self.contained.extend(class.start()..class.end());
+        }
+        if self.rows.len() < class.blocks() + 3 {
+            self.rows.resize(class.blocks() + 3, [0; COLUMNS + OVERRUN]);
+        }
+        self.backend.run(Probe { prober: self, class });
+    }
+}
+
+struct Probe<'a, 'f> {
+    prober: &'a mut Prober<'f>,
+    class: &'a Tiles,
+}
+
+impl Kernel for Probe<'_, '_> {
+    type Output = ();
+
+    fn scalar(self) {
+        let Self { prober, class } = self;
+        let params = prober.view.params;
+        let (mixed, rest) = prober.rows.split_at_mut(class.blocks() + 2);
+        let alive = &mut rest[0];
+        let mut start = class.start();
+        while start < class.end() {
+            let mut count = (class.end() - start).min(COLUMNS as u32);
+            for column in 0..count {
+                class.with_bytes(start + column, |element| mix_column(element, mixed, column));
+                alive[column as usize] = column;
+            }
+            for i in 0..params.hash_funcs {
+                let seed = params.seed(i);
+                let mut still = 0;
+                for at in 0..count as usize {
+                    let column = alive[at];
+                    let bit = column_bit(mixed, column as usize, seed, params);
+                    if !prober.first_clear.is_empty() {
+                        prober.first_clear[(start + column) as usize] = bit;
+                    }
+                    // No branch on what is as good as the toss of a coin.
+                    alive[still as usize] = column;
+                    still += u32::from(prober.view.is_set(bit));
+                }
+                count = still;
+            }
+            prober.contained.extend(alive[..count as usize].iter().map(|column| start + column));
+            start += COLUMNS as u32;
+        }
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) {
+        let Self { prober, class } = self;
+        let mut rounds = Rounds {
+            lanes,
+            view: prober.view,
+            filter: lanes.broadcast(prober.view.params.reduction),
+            blocks: class.blocks(),
+            rows: &mut prober.rows[..class.blocks() + 3],
+            alive: 0,
+            contained: &mut prober.contained,
+            first_clear: &mut prober.first_clear,
+        };
+        let mut mixed: [Tile; 2] = [[[0; 16]; MAX_BLOCKS + 2]; 2];
+        let mut number = class.start();
+        let mut tiles = class.iter();
+        while let Some(tile) = tiles.next() {
+            match tiles.next() {
+                Some(next) => rounds.first([tile, next], &mut mixed, number, class.end()),
+                None => rounds.first([tile], from_mut(&mut mixed[0]), number, class.end()),
+            }
+            number += 32;
+        }
+        rounds.finish();
+    }
+}
+
+/// Mixes the blocks of an element into a column.
+#[inline(always)]
+fn mix_column<const N: usize>(element: &[u8], rows: &mut [[u32; N]], column: u32) {
+    let column = column as usize;
+    let (words, tail) = element.as_chunks::<4>();
+    let (rows, ends) = rows.split_at_mut(words.len());
+    for (row, word) in rows.iter_mut().zip(words) {
+        row[column] = mix_block(u32::from_le_bytes(*word));
+    }
+    ends[0][column] = mix_tail(tail);
+    ends[1][column] = length(element);
+}
+
+/// The bit that an element selects under `seed`.
+#[inline(always)]
+fn column_bit<const N: usize>(rows: &[[u32; N]], column: usize, seed: u32, params: Params) -> u32 {
+    let (blocks, ends) = rows.split_at(rows.len() - 2);
+    let hash = blocks.iter().fold(seed, |hash, row| absorb(hash, row[column]));
+    params.reduction.bit(finalize(hash ^ ends[0][column], ends[1][column]))
+}
+
+/// The rounds over a class, and the elements that are still in.
+struct Rounds<'a, L: Lanes> {
+    lanes: L,
+    view: FilterView<'a>,
+    filter: Broadcast<L::V>,
+    blocks: usize,
+    /// Of the elements moved together: blocks, tails, lengths, and numbers.
+    rows: &'a mut [Row],
+    alive: usize,
+    contained: &'a mut Vec<u32>,
+    first_clear: &'a mut [u32],
+}
+
+impl<L: Lanes> Rounds<'_, L> {
+    /// The first two hash functions on the elements of `tiles`, numbered from `number` to before
+    /// `end`. Those that are still in move to the rows, by way of `mixed`.
+    #[inline(always)]
+    fn first<const N: usize>(
+        &mut self,
+        tiles: [(&[Quad], &[u32; 16]); N],
+        mixed: &mut [Tile; N],
+        number: u32,
+        end: u32,
+    ) {
+        let lanes = self.lanes;
+        let mut hashes = self.start::<N>(0);
+        let mut ends = [(lanes.splat(0), lanes.splat(0)); N];
+        let (full, rest) = (self.blocks / 4, self.blocks % 4);
+        for quad in 0..full {
+            for n in 0..N {
+                let words = lanes.transpose(&tiles[n].0[quad]);
+                for word in 0..4 {
+                    let block = lanes.mix_block(words[word]);
+                    lanes.store(block, &mut mixed[n][quad * 4 + word]);
+                    self.absorb(&mut hashes[n], block);
+                }
+            }
+        }
+        for n in 0..N {
+            let words = lanes.transpose(&tiles[n].0[full]);
+            let mut tail = words[0];
+            for word in 0..3 {
+                if word < rest {
+                    let block = lanes.mix_block(words[word]);
+                    lanes.store(block, &mut mixed[n][full * 4 + word]);
+                    self.absorb(&mut hashes[n], block);
+                    tail = words[word + 1];
+                }
+            }
+            let lengths = lanes.load(tiles[n].1);
+            let bits = lanes.shl::<3>(lanes.and(lengths, lanes.splat(3)));
+            let behind = lanes.shl_each(lanes.splat(1), bits);
+            let tail = lanes.and(tail, lanes.sub(behind, lanes.splat(1)));
+            ends[n] = (lanes.mix_block(tail), lengths);
+            lanes.store(ends[n].0, &mut mixed[n][self.blocks]);
+            lanes.store(lengths, &mut mixed[n][self.blocks + 1]);
+        }
+        let results = self.settle(0, hashes, ends);
+        for n in 0..N {
+            let (set, clear) = results[n];
+            let number = number + 16 * n as u32;
+            let set = set & first_lanes(end - number);
+            if !self.first_clear.is_empty() {
+                lanes.store(clear, sixteen_mut(self.first_clear, number as usize));
+            }
+            let numbers = lanes.add(lanes.load(&IOTA), lanes.splat(number));
+            let (numbers_row, rows) = self.rows.split_last_mut().expect("a row of numbers");
+            for (row, column) in rows.iter_mut().zip(&mixed[n]) {
+                lanes.compress(set, lanes.load(column), sixteen_mut(row, self.alive));
+            }
+            lanes.compress(set, numbers, sixteen_mut(numbers_row, self.alive));
+            self.alive += set.count_ones() as usize;
+        }
+        if self.alive > COLUMNS - 16 * N {
+            self.finish();
+        }
+    }
+
+    /// All other hash functions on the elements that are still in.
+    #[inline(always)]
+    fn finish(&mut self) {
+        let mut i = 2;
+        while self.alive > 0 && i < self.view.params.hash_funcs {
+            let (mut at, mut still) = (0, 0);
+            while at < self.alive {
+                if self.alive - at > 16 {
+                    still = self.next::<2>(i, at, still);
+                    at += 32;
+                } else {
+                    still = self.next::<1>(i, at, still);
+                    at += 16;
+                }
+            }
+            self.alive = still;
+            i = i.saturating_add(2);
+        }
+        let numbers = self.blocks + 2;
+        self.contained.extend_from_slice(&self.rows[numbers][..self.alive]);
+        self.alive = 0;
+    }
+
+    /// Hash functions `i` and `i + 1` on the elements in columns from `at`; those that are still
+    /// in move to columns from `still`, and the next free column is returned.
+    #[inline(always)]
+    fn next<const N: usize>(&mut self, i: u32, at: usize, mut still: usize) -> usize {
+        let lanes = self.lanes;
+        let numbers = self.blocks + 2;
+        let mut hashes = self.start::<N>(i);
+        let mut ends = [(lanes.splat(0), lanes.splat(0)); N];
+        for row in &self.rows[..self.blocks] {
+            for n in 0..N {
+                self.absorb(&mut hashes[n], lanes.load(sixteen(row, at + 16 * n)));
+            }
+        }
+        for n in 0..N {
+            let end = |row: usize| lanes.load(sixteen(&self.rows[row], at + 16 * n));
+            ends[n] = (end(self.blocks), end(self.blocks + 1));
+        }
+        let results = self.settle(i, hashes, ends);
+        for n in 0..N {
+            let (set, clear) = results[n];
+            let at = at + 16 * n;
+            let live = first_lanes((self.alive - at) as u32);
+            let (set, mut out) = (set & live, live & !set);
+            if !self.first_clear.is_empty() {
+                let mut bits = [0; 16];
+                lanes.store(clear, &mut bits);
+                while out != 0 {
+                    let lane = out.trailing_zeros() as usize & 15;
+                    self.first_clear[self.rows[numbers][at + lane] as usize] = bits[lane];
+                    out &= out - 1;
+                }
+            }
+            // What is written never passes what is read.
+            for row in &mut *self.rows {
+                let column = lanes.load(sixteen(row, at));
+                lanes.compress(set, column, sixteen_mut(row, still));
+            }
+            still += set.count_ones() as usize;
+        }
+        still
+    }
+
+    /// The hashes before the first block under hash functions `i` and `i + 1`, of `N` times
+    /// sixteen elements. The more at once, the better the hashes overlap.
+    #[inline(always)]
+    fn start<const N: usize>(&self, i: u32) -> [[L::V; 2]; N] {
+        let seed = |i| self.lanes.splat(self.view.params.seed(i));
+        [[seed(i), seed(i.wrapping_add(1))]; N]
+    }
+
+    #[inline(always)]
+    fn absorb(&self, hashes: &mut [L::V; 2], block: L::V) {
+        hashes[0] = self.lanes.absorb(hashes[0], block);
+        hashes[1] = self.lanes.absorb(hashes[1], block);
+    }
+
+    /// Finishes the hashes of functions `i` and, if there is one, `i + 1` with tails and lengths
+    /// and looks: the lanes where all bits are set, and in the others the first that is clear.
+    #[inline(always)]
+    fn settle<const N: usize>(
+        &self,
+        i: u32,
+        hashes: [[L::V; 2]; N],
+        ends: [(L::V, L::V); N],
+    ) -> [(u16, L::V); N] {
+        let lanes = self.lanes;
+        let mut results = [(0, lanes.splat(0)); N];
+        let mut bits = hashes;
+        for n in 0..N {
+            let (tail, length) = ends[n];
+            for function in 0..2 {
+                let hash = lanes.finalize(hashes[n][function], tail, length);
+                bits[n][function] = lanes.reduce(hash, self.filter);
+            }
+        }
+        let is_last = self.view.params.hash_funcs - i == 1;
+        for n in 0..N {
+            let first = lanes.test(self.view.padded, bits[n][0]);
+            results[n] = if is_last {
+                (first, bits[n][0])
+            } else {
+                let second = lanes.test(self.view.padded, bits[n][1]);
+                (first & second, lanes.select(first, bits[n][1], bits[n][0]))
+            };
+        }
+        results
+    }
+}
+
+const IOTA: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+#[inline(always)]
+fn sixteen(row: &[u32], at: usize) -> &[u32; 16] {
+    row[at..at + 16].try_into().expect("sixteen lanes")
+}
+
+#[inline(always)]
+fn sixteen_mut(row: &mut [u32], at: usize) -> &mut [u32; 16] {
+    (&mut row[at..at + 16]).try_into().expect("sixteen lanes")
+}
