@@ -19,11 +19,13 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{TxMerkleNode, Txid};
 
 use super::PayloadError;
-use super::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, node};
+use super::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage};
 use super::payload::nothing_left;
 use crate::btc::compact_size::{
     put_length, put_var_bytes, take, take_chunks, take_length, take_var_bytes,
 };
+use crate::hash::sha256d::{Message, sha256d_each};
+use crate::simd::Backend;
 
 /// A header with the part of its merkle tree that leads to matched transactions.
 ///
@@ -66,8 +68,9 @@ impl MerkleBlock {
     /// last txid.
     ///
     /// # Cost
-    /// Each stored hash is computed once and none above a matched transaction, the root neither:
-    /// fewer double hashes than there are txids, none when all match.
+    /// Each hash is computed once and none above a matched transaction, the root neither: fewer
+    /// double hashes than there are txids, none when all match. A level at a time, so that they
+    /// run in lanes; allocates 32 bytes for each node.
     pub fn new(header: &Header, txids: &[Txid], matched: &[u32]) -> Result<Self, MerkleBlockError> {
         let num_transactions = u32::try_from(txids.len()).unwrap_or(u32::MAX);
         if num_transactions == 0 {
@@ -87,6 +90,7 @@ impl MerkleBlock {
         let hashes = matched.len().saturating_mul(levels as usize + 1).clamp(1, txids.len());
         let mut builder = Builder {
             txids,
+            levels: hash_unmatched(Backend::best(), txids, matched),
             matched,
             hashes: Vec::with_capacity(hashes),
             flags: Vec::with_capacity(hashes.div_ceil(4) + 1),
@@ -140,9 +144,56 @@ impl MerkleBlock {
     }
 }
 
+/// The nodes of each level above the txids, without those above a matched leaf.
+fn hash_unmatched(backend: Backend, txids: &[Txid], matched: &[u32]) -> Vec<Vec<[u8; 32]>> {
+    if matched.len() == txids.len() {
+        return Vec::new();
+    }
+    let mut below: Vec<[u8; 32]> = txids.iter().map(|txid| txid.to_byte_array()).collect();
+    let mut levels = Vec::new();
+    let mut matched = matched.to_vec();
+    while below.len() > 1 && matched.len() < below.len() {
+        for position in &mut matched {
+            *position >>= 1;
+        }
+        matched.dedup();
+        let mut above = alloc::vec![[0; 32]; below.len().div_ceil(2)];
+        parents(backend, &below, &matched, &mut above);
+        levels.push(core::mem::replace(&mut below, above));
+    }
+    levels.push(below);
+    levels.remove(0);
+    levels
+}
+
+/// Hashes the pairs of `below` into `above`, other than those at the positions `skip`.
+fn parents(backend: Backend, below: &[[u8; 32]], skip: &[u32], above: &mut [[u8; 32]]) {
+    let mut skip = skip.iter().peekable();
+    let wanted = (0..).zip(below.chunks(2)).filter(|(i, _)| skip.next_if_eq(&i).is_none());
+    if backend == Backend::SCALAR {
+        for (i, pair) in wanted {
+            let (left, right) = (&pair[0], pair.last().unwrap_or(&pair[0]));
+            above[i as usize] = parent(&preimage(left, right));
+        }
+        return;
+    }
+    let (places, messages): (Vec<u32>, Vec<Message<'_>>) = wanted
+        .map(|(i, pair)| match pair {
+            [_, _] => (i, [pair.as_flattened(), &[], &[]]),
+            _ => (i, [pair.as_flattened(), pair.as_flattened(), &[]]),
+        })
+        .unzip();
+    for (i, hash) in places.into_iter().zip(sha256d_each(backend, &messages)) {
+        above[i as usize] = hash;
+    }
+}
+
 /// Writes the tree in depth-first order.
 struct Builder<'a> {
     txids: &'a [Txid],
+    /// The nodes of each level from the first above the txids; those above a matched leaf, and
+    /// levels behind the last, are not computed.
+    levels: Vec<Vec<[u8; 32]>>,
     /// The matched leaves that are not written yet.
     matched: &'a [u32],
     hashes: Vec<TxMerkleNode>,
@@ -162,7 +213,8 @@ impl Builder<'_> {
             return;
         }
         if !flag {
-            self.hashes.push(TxMerkleNode::from_byte_array(node(self.txids, level, position)));
+            let hash = self.levels[level as usize - 1][position as usize];
+            self.hashes.push(TxMerkleNode::from_byte_array(hash));
             return;
         }
         self.descend(level - 1, position * 2);
@@ -249,3 +301,35 @@ impl fmt::Display for MerkleBlockError {
 }
 
 impl core::error::Error for MerkleBlockError {}
+
+#[cfg(test)]
+mod tests {
+    use bitcoin::Txid;
+    use bitcoin::hashes::Hash as _;
+
+    use super::hash_unmatched;
+    use crate::btc::bip37::merkle_tree::node;
+    use crate::simd::Backend;
+
+    /// Every backend, against hashing each node from its leaves.
+    #[test]
+    fn nodes_without_a_match_are_hashed_and_no_others() {
+        for count in (1..80_u32).chain([333]) {
+            let txids: Vec<_> = (0..count).map(|i| Txid::hash(&i.to_le_bytes())).collect();
+            for one_in in [1, 2, 7, 50, 1_000] {
+                let matched: Vec<_> = (0..count).filter(|i| i % one_in == one_in / 2).collect();
+                for backend in Backend::available() {
+                    let levels = hash_unmatched(backend, &txids, &matched);
+                    for (level, nodes) in (1..).zip(&levels) {
+                        for (position, &hash) in (0..).zip(nodes) {
+                            let skipped = matched.iter().any(|leaf| leaf >> level == position);
+                            let expected =
+                                if skipped { [0; 32] } else { node(&txids, level, position) };
+                            assert_eq!(hash, expected, "{count}, {level}, {position}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
