@@ -1,4 +1,6 @@
 //! Bitcoin.
 
 pub mod bip37;
+#[cfg(feature = "descriptors")]
+pub mod descriptors;
 pub mod script;
