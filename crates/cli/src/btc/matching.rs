@@ -1,0 +1,180 @@
+//! `btc match`.
+
+use anyhow::{Context as _, bail};
+use chainsieve::bitcoin::consensus::encode::deserialize;
+use chainsieve::bitcoin::{Block, Network, Transaction};
+use chainsieve::btc::bip37::{BloomFilter, TxMatch};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::describe::Described;
+use super::load_filter;
+use crate::args::{Contents, MatchArgs};
+use crate::input::{Input, Reader, write};
+use crate::output::{Page, Report, count};
+
+/// Longer inputs show their progress.
+const SHOW_PROGRESS: u64 = 8 << 20;
+
+/// What one input was, and what of it matched.
+#[derive(Debug)]
+struct Matched {
+    source: String,
+    kind: &'static str,
+    hash: String,
+    transactions: Vec<Transaction>,
+    matches: Vec<TxMatch>,
+}
+
+pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
+    let reader = Reader::default();
+    let mut warnings = Vec::new();
+    let mut filter = load_filter(&reader, &args.filter, &mut warnings)?;
+    let mut inputs = Vec::new();
+    for argument in &args.inputs {
+        inputs.extend(reader.many(argument, what(args.contents))?);
+    }
+    let total = inputs.iter().map(|input| input.bytes.len() as u64).sum();
+    let progress = progress(total);
+    let mut results = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let length = input.bytes.len() as u64;
+        results.push(match_input(&mut filter, input, args.contents)?);
+        progress.inc(length);
+    }
+    progress.finish_and_clear();
+    if let Some(path) = &args.filter_out {
+        write(path, format!("{}\n", hex::encode(filter.encode())).as_bytes())?;
+    }
+    let network = args.network.network();
+    let matched: usize = results.iter().map(|result| result.matches.len()).sum();
+    let inserted = results.iter().flat_map(|r| &r.matches).flat_map(TxMatch::inserted).count();
+    let json = json!({
+        "inputs": results.iter().map(|result| result.json(network)).collect::<Vec<_>>(),
+        "matched": matched,
+        "inserted": inserted,
+        "payload": hex::encode(filter.encode()),
+        "warnings": warnings,
+    });
+    let mut page = Page::default();
+    for result in &results {
+        result.show(&mut page, network);
+    }
+    let changed = if inserted == 0 {
+        "the filter is unchanged".into()
+    } else {
+        format!("{} inserted into the filter", count(inserted, "outpoint"))
+    };
+    page.line(format!("{} matched; {changed}", count(matched, "transaction")));
+    page.warnings(&warnings);
+    Ok(Report { page, json, payload: None, yes: matched > 0 })
+}
+
+fn what(contents: Contents) -> &'static str {
+    match contents {
+        Contents::Auto => "block or transaction",
+        Contents::Block => "block",
+        Contents::Tx => "transaction",
+    }
+}
+
+/// A bar on standard error, and only where that is a terminal.
+fn progress(total: u64) -> ProgressBar {
+    if total < SHOW_PROGRESS {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left");
+    let bar = ProgressBar::new(total);
+    bar.set_style(style.expect("the template is valid"));
+    bar
+}
+
+fn match_input(
+    filter: &mut BloomFilter,
+    Input { source, bytes }: Input,
+    contents: Contents,
+) -> anyhow::Result<Matched> {
+    let block = || deserialize::<Block>(&bytes);
+    let transaction = || deserialize::<Transaction>(&bytes);
+    match contents {
+        Contents::Block => {
+            let block = block().with_context(|| format!("block, {source}"))?;
+            Ok(match_block(filter, source, block))
+        }
+        Contents::Tx => {
+            let tx = transaction().with_context(|| format!("transaction, {source}"))?;
+            Ok(match_transaction(filter, source, tx))
+        }
+        Contents::Auto => match (block(), transaction()) {
+            (Ok(block), _) => Ok(match_block(filter, source, block)),
+            (_, Ok(tx)) => Ok(match_transaction(filter, source, tx)),
+            (Err(block), Err(tx)) => {
+                bail!("{source}: neither a block ({block}) nor a transaction ({tx})")
+            }
+        },
+    }
+}
+
+fn match_block(filter: &mut BloomFilter, source: String, block: Block) -> Matched {
+    let matches = (0..)
+        .zip(&block.txdata)
+        .filter_map(|(index, tx)| {
+            filter.match_transaction(tx).map(|found| TxMatch { index, ..found })
+        })
+        .collect();
+    Matched {
+        source,
+        kind: "block",
+        hash: block.block_hash().to_string(),
+        transactions: block.txdata,
+        matches,
+    }
+}
+
+fn match_transaction(filter: &mut BloomFilter, source: String, tx: Transaction) -> Matched {
+    Matched {
+        source,
+        kind: "transaction",
+        hash: tx.compute_txid().to_string(),
+        matches: filter.match_transaction(&tx).into_iter().collect(),
+        transactions: vec![tx],
+    }
+}
+
+impl Matched {
+    fn described(&self, network: Network) -> impl Iterator<Item = Described<'_>> {
+        self.matches.iter().filter_map(move |found| {
+            let tx = self.transactions.get(found.index as usize)?;
+            Some(Described { found, tx, network })
+        })
+    }
+
+    fn json(&self, network: Network) -> Value {
+        json!({
+            "source": self.source,
+            "kind": self.kind,
+            "hash": self.hash,
+            "transactions": self.transactions.len(),
+            "matches": self.described(network).map(|match_| match_.json()).collect::<Vec<_>>(),
+        })
+    }
+
+    fn show(&self, page: &mut Page, network: Network) {
+        if self.kind == "block" {
+            page.heading(format!(
+                "block {}: {} of {} matched",
+                self.hash,
+                self.matches.len(),
+                count(self.transactions.len(), "transaction")
+            ));
+        } else if self.matches.is_empty() {
+            page.line(format!("transaction {}: no match", self.hash));
+        } else {
+            page.heading(format!("transaction {}: matched", self.hash));
+        }
+        if !self.matches.is_empty() {
+            let rows = self.described(network).map(|match_| match_.row()).collect();
+            page.table(vec!["index", "txid", "why"], rows);
+        }
+    }
+}
