@@ -22,6 +22,8 @@ pub(crate) trait Lanes: Copy {
     fn shl<const BITS: u32>(self, a: Self::V) -> Self::V;
     fn shr<const BITS: u32>(self, a: Self::V) -> Self::V;
     /// Each lane by its own count, below 32.
+    fn shl_each(self, a: Self::V, count: Self::V) -> Self::V;
+    /// Each lane by its own count, below 32.
     fn shr_each(self, a: Self::V, count: Self::V) -> Self::V;
     fn rotate_left<const BITS: u32>(self, a: Self::V) -> Self::V;
 

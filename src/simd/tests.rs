@@ -67,6 +67,9 @@ operation!(mul_high, |a, b| u32::try_from(u64::from(a) * u64::from(b) >> 32).unw
 });
 operation!(shl, |a, b| a << 2, |lanes| lanes.shl::<2>(a));
 operation!(shr, |a, b| a >> 13, |lanes| lanes.shr::<13>(a));
+operation!(shl_each, |a, b| a << (b & 31), |lanes| {
+    lanes.shl_each(a, lanes.and(b, lanes.splat(31)))
+});
 operation!(shr_each, |a, b| a >> (b & 31), |lanes| {
     lanes.shr_each(a, lanes.and(b, lanes.splat(31)))
 });

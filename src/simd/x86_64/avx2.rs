@@ -183,13 +183,17 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn shl<const BITS: u32>(self, a: Self::V) -> Self::V {
-        let count = self.splat(BITS);
-        both!(_mm256_sllv_epi32(a, count))
+        self.shl_each(a, self.splat(BITS))
     }
 
     #[inline(always)]
     fn shr<const BITS: u32>(self, a: Self::V) -> Self::V {
         self.shr_each(a, self.splat(BITS))
+    }
+
+    #[inline(always)]
+    fn shl_each(self, a: Self::V, count: Self::V) -> Self::V {
+        both!(_mm256_sllv_epi32(a, count))
     }
 
     #[inline(always)]
@@ -218,8 +222,7 @@ impl Lanes for Avx2 {
     fn test_bit(self, a: Self::V, position: Self::V) -> u16 {
         // The bit goes to the sign: left by 31 - position.
         let count = self.sub(self.splat(31), position);
-        let signs: [__m256i; 2] = both!(_mm256_sllv_epi32(a, count));
-        let [low, high] = signs.map(|signs| {
+        let [low, high] = self.shl_each(a, count).map(|signs| {
             let signs = op!(_mm256_castsi256_ps(signs));
             op!(_mm256_movemask_ps(signs)).cast_unsigned()
         });

@@ -103,12 +103,17 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn shl<const BITS: u32>(self, a: __m512i) -> __m512i {
-        op!(_mm512_sllv_epi32(a, self.splat(BITS)))
+        self.shl_each(a, self.splat(BITS))
     }
 
     #[inline(always)]
     fn shr<const BITS: u32>(self, a: __m512i) -> __m512i {
-        op!(_mm512_srlv_epi32(a, self.splat(BITS)))
+        self.shr_each(a, self.splat(BITS))
+    }
+
+    #[inline(always)]
+    fn shl_each(self, a: __m512i, count: __m512i) -> __m512i {
+        op!(_mm512_sllv_epi32(a, count))
     }
 
     #[inline(always)]
@@ -131,7 +136,7 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn test_bit(self, a: __m512i, position: __m512i) -> u16 {
-        let bit = op!(_mm512_sllv_epi32(self.splat(1), position));
+        let bit = self.shl_each(self.splat(1), position);
         op!(_mm512_test_epi32_mask(a, bit))
     }
 
