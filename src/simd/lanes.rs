@@ -30,6 +30,9 @@ pub(crate) trait Lanes: Copy {
     /// The four bytes, little-endian, at each offset of `bytes`, at least 4 and at most
     /// `i32::MAX` of them. An offset past the last four bytes reads those.
     fn gather(self, bytes: &[u8], offsets: Self::V) -> Self::V;
+    /// The four words, little-endian, of sixteen times sixteen bytes: lane `i` has those of
+    /// `quads[i % 4 * 4 + i / 4]`.
+    fn transpose(self, quads: &[[u8; 16]; 16]) -> [Self::V; 4];
     /// The lanes whose bit `position`, 0 to 31, is set.
     fn test_bit(self, a: Self::V, position: Self::V) -> u16;
     /// `a` where the mask is set, `b` elsewhere.

@@ -130,3 +130,42 @@ fn fewer_than_four_bytes_are_not_gathered_from() {
         assert!(std::panic::catch_unwind(gather).is_err(), "{backend:?}");
     }
 }
+
+/// The words of sixteen times sixteen bytes.
+struct Transpose<'a>(&'a [[u8; 16]; 16]);
+
+impl Kernel for Transpose<'_> {
+    type Output = [Sixteen; 4];
+
+    fn scalar(self) -> [Sixteen; 4] {
+        core::array::from_fn(|word| {
+            core::array::from_fn(|lane| {
+                let bytes = self.0[lane % 4 * 4 + lane / 4][word * 4..][..4].try_into();
+                u32::from_le_bytes(bytes.unwrap())
+            })
+        })
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) -> [Sixteen; 4] {
+        let words = lanes.transpose(self.0);
+        let mut rows = [[0; 16]; 4];
+        for (word, row) in words.iter().zip(&mut rows) {
+            lanes.store(*word, row);
+        }
+        rows
+    }
+}
+
+#[test]
+fn transpose() {
+    // No two of the 256 bytes are equal.
+    let mut quads = [[0; 16]; 16];
+    for (byte, value) in quads.as_flattened_mut().iter_mut().zip(0..=255) {
+        *byte = value;
+    }
+    let expected = Transpose(&quads).scalar();
+    for backend in Backend::available() {
+        assert_eq!(backend.run(Transpose(&quads)), expected, "{backend:?}");
+    }
+}

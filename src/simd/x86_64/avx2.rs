@@ -7,7 +7,8 @@ use core::arch::x86_64::{
     _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_i32gather_epi32, _mm256_loadu_si256,
     _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32, _mm256_mullo_epi32,
     _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_shuffle_epi32, _mm256_sllv_epi32,
-    _mm256_srlv_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_xor_si256,
+    _mm256_srlv_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi32,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 use super::{cpu_has, last_offset};
@@ -28,11 +29,8 @@ macro_rules! op {
 
 /// The same intrinsic on both registers.
 macro_rules! both {
-    ($intrinsic:ident $(::<$constant:literal>)? ($($argument:expr),*)) => {
-        [
-            op!($intrinsic$(::<$constant>)?($($argument[0]),*)),
-            op!($intrinsic$(::<$constant>)?($($argument[1]),*)),
-        ]
+    ($intrinsic:ident($($argument:expr),*)) => {
+        [op!($intrinsic($($argument[0]),*)), op!($intrinsic($($argument[1]),*))]
     };
 }
 
@@ -139,7 +137,8 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> Self::V {
-        halves(from).map(|half| self.load_half(half))
+        let [low, high] = halves(from);
+        [self.load_half(low), self.load_half(high)]
     }
 
     #[inline(always)]
@@ -210,22 +209,48 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn gather(self, bytes: &[u8], offsets: Self::V) -> Self::V {
         let last = self.splat(last_offset(bytes));
-        let offsets = both!(_mm256_min_epu32(offsets, last));
-        offsets.map(|offsets| {
-            // SAFETY: every offset was brought down to at most `bytes.len() - 4`, which is not
-            // negative as an `i32`.
-            unsafe { _mm256_i32gather_epi32::<1>(bytes.as_ptr().cast(), offsets) }
-        })
+        let [low, high] = both!(_mm256_min_epu32(offsets, last));
+        // SAFETY: every offset was brought down to at most `bytes.len() - 4`, which is not
+        // negative as an `i32`.
+        let low = unsafe { _mm256_i32gather_epi32::<1>(bytes.as_ptr().cast(), low) };
+        // SAFETY: the same.
+        let high = unsafe { _mm256_i32gather_epi32::<1>(bytes.as_ptr().cast(), high) };
+        [low, high]
+    }
+
+    #[inline(always)]
+    fn transpose(self, quads: &[[u8; 16]; 16]) -> [Self::V; 4] {
+        let (pairs, _) = quads.as_chunks::<2>();
+        let load = |pair: usize| {
+            let pair: &[[u8; 16]; 2] = &pairs[pair];
+            // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+            unsafe { _mm256_loadu_si256(pair.as_ptr().cast()) }
+        };
+        let columns =
+            [[load(0), load(1)], [load(2), load(3)], [load(4), load(5)], [load(6), load(7)]];
+        let low: [Self::V; 2] = [
+            both!(_mm256_unpacklo_epi32(columns[0], columns[1])),
+            both!(_mm256_unpacklo_epi32(columns[2], columns[3])),
+        ];
+        let high: [Self::V; 2] = [
+            both!(_mm256_unpackhi_epi32(columns[0], columns[1])),
+            both!(_mm256_unpackhi_epi32(columns[2], columns[3])),
+        ];
+        [
+            both!(_mm256_unpacklo_epi64(low[0], low[1])),
+            both!(_mm256_unpackhi_epi64(low[0], low[1])),
+            both!(_mm256_unpacklo_epi64(high[0], high[1])),
+            both!(_mm256_unpackhi_epi64(high[0], high[1])),
+        ]
     }
 
     #[inline(always)]
     fn test_bit(self, a: Self::V, position: Self::V) -> u16 {
         // The bit goes to the sign: left by 31 - position.
         let count = self.sub(self.splat(31), position);
-        let [low, high] = self.shl_each(a, count).map(|signs| {
-            let signs = op!(_mm256_castsi256_ps(signs));
-            op!(_mm256_movemask_ps(signs)).cast_unsigned()
-        });
+        let [low, high] = self.shl_each(a, count);
+        let (low, high) = (op!(_mm256_castsi256_ps(low)), op!(_mm256_castsi256_ps(high)));
+        let (low, high) = (op!(_mm256_movemask_ps(low)), op!(_mm256_movemask_ps(high)));
         u16::try_from(low | high << 8).unwrap_or_default()
     }
 

@@ -7,7 +7,8 @@ use core::arch::x86_64::{
     _mm512_mask_blend_epi32, _mm512_maskz_compress_epi32, _mm512_min_epu32, _mm512_mul_epu32,
     _mm512_mullo_epi32, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_epi32,
     _mm512_sllv_epi32, _mm512_srlv_epi32, _mm512_storeu_si512, _mm512_sub_epi32,
-    _mm512_test_epi32_mask, _mm512_xor_si512,
+    _mm512_test_epi32_mask, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
+    _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
 use super::{cpu_has, last_offset};
@@ -132,6 +133,31 @@ impl Lanes for Avx512 {
         // SAFETY: every offset was brought down to at most `bytes.len() - 4`, which is not
         // negative as an `i32`.
         unsafe { _mm512_i32gather_epi32::<1>(offsets, bytes.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn transpose(self, quads: &[[u8; 16]; 16]) -> [__m512i; 4] {
+        let (columns, _) = quads.as_chunks::<4>();
+        let load = |column: usize| {
+            let column: &[[u8; 16]; 4] = &columns[column];
+            // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+            unsafe { _mm512_loadu_si512(column.as_ptr().cast()) }
+        };
+        let columns = [load(0), load(1), load(2), load(3)];
+        let low = [
+            op!(_mm512_unpacklo_epi32(columns[0], columns[1])),
+            op!(_mm512_unpacklo_epi32(columns[2], columns[3])),
+        ];
+        let high = [
+            op!(_mm512_unpackhi_epi32(columns[0], columns[1])),
+            op!(_mm512_unpackhi_epi32(columns[2], columns[3])),
+        ];
+        [
+            op!(_mm512_unpacklo_epi64(low[0], low[1])),
+            op!(_mm512_unpackhi_epi64(low[0], low[1])),
+            op!(_mm512_unpacklo_epi64(high[0], high[1])),
+            op!(_mm512_unpackhi_epi64(high[0], high[1])),
+        ]
     }
 
     #[inline(always)]

@@ -1,0 +1,316 @@
+//! Transactions taken apart into what filters test.
+
+use alloc::vec::Vec;
+
+use bitcoin::block::Header;
+use bitcoin::consensus::{deserialize, serialize};
+use bitcoin::hashes::Hash as _;
+use bitcoin::{Block, Transaction, Txid};
+
+use super::probe::tiles::{MAX_BLOCKS, Tiles};
+use crate::btc::raw::{Part, RawError, Reader};
+use crate::btc::script::{ScriptType, pushes};
+
+/// The elements of transactions: their ids, the non-empty data pushes of their scripts, the
+/// outpoints that they spend.
+///
+/// Made once, tested against as many filters as wanted.
+///
+/// # Examples
+/// ```
+/// # use chainsieve::btc::bip37::{BloomFilter, Elements, UpdateMode};
+/// # use chainsieve::bitcoin::consensus::deserialize;
+/// let raw = hex::decode(concat!(
+///     "0100000001c997a5e56e104102fa209c6a852dd90660a20b2d9c352423edce25857fcd3704000000004847304402",
+///     "204e45e16932b8af514961a1d3a1a25fdf3f4f7732e9d624c6c61548ab5fb8cd410220181522ec8eca07de4860a4",
+///     "acdd12909d831cc56cbbac4622082221a8768d1d0901ffffffff0200ca9a3b00000000434104ae1a62fe09c5f51b",
+///     "13905f07f06b99a2f7159b2225f374cd378d71302fa28414e7aab37397f554a7df5f142c21c1b7303b8a0626f1ba",
+///     "ded5c72a704f7e6cd84cac00286bee0000000043410411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482e",
+///     "cad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3ac00000000",
+/// )).unwrap();
+/// let elements = Elements::from_raw_transaction(&raw)?;
+/// let mut filter = BloomFilter::new(1, 1e-4, 5, UpdateMode::None).unwrap();
+/// filter.insert(elements.txids()[0].as_ref());
+/// assert_eq!(filter.match_elements(&elements).len(), 1);
+/// # Ok::<(), chainsieve::btc::RawError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Elements {
+    txids: Vec<Txid>,
+    /// The first element of each transaction.
+    starts: Vec<u32>,
+    /// In the order that Core tests them in.
+    places: Vec<Place>,
+    /// The slot of each element.
+    slots: Vec<u32>,
+    /// What is in the slots: the elements of each class, then the ids.
+    classes: Vec<Tiles>,
+    /// The elements too long for a class, in the slots behind.
+    long: Vec<Long>,
+}
+
+#[derive(Debug, Clone)]
+struct Long {
+    bytes: Vec<u8>,
+    transaction: u32,
+}
+
+/// Where in its transaction an element stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// An output pushes it. `pays_to_key`: to a bare public key or to multisig.
+    Output { vout: u32, pays_to_key: bool },
+    /// The input of this number spends it.
+    Outpoint(u32),
+    /// The input of this number pushes it.
+    InputData(u32),
+}
+
+impl Elements {
+    /// Takes a raw transaction apart.
+    ///
+    /// # Errors
+    /// Bytes that `bitcoin::consensus::deserialize` refuses too.
+    ///
+    /// # Cost
+    /// One pass, the double SHA-256 of its id, and a copy of the elements.
+    pub fn from_raw_transaction(raw: &[u8]) -> Result<Self, RawError> {
+        let mut reader = Reader::new(raw)?;
+        let elements = Builder::read(raw, &mut reader, 1)?;
+        reader.finish()?;
+        Ok(elements)
+    }
+
+    /// Takes a decoded transaction apart.
+    pub fn from_transaction(transaction: &Transaction) -> Self {
+        Self::from_raw_transaction(&serialize(transaction)).expect("serialised just now")
+    }
+
+    /// The number of transactions.
+    pub fn len(&self) -> usize {
+        self.txids.len()
+    }
+
+    /// Whether there is no transaction.
+    pub fn is_empty(&self) -> bool {
+        self.txids.is_empty()
+    }
+
+    /// The transactions' ids, in their order.
+    pub fn txids(&self) -> &[Txid] {
+        &self.txids
+    }
+
+    /// How many elements filters test: ids, outpoints and pushes.
+    pub fn num_elements(&self) -> usize {
+        self.txids.len() + self.places.len()
+    }
+
+    /// The elements of a transaction but its id, in the order that Core tests them in.
+    pub(super) fn elements_of(
+        &self,
+        transaction: usize,
+    ) -> impl Iterator<Item = (Place, u32)> + use<'_> {
+        let end = self.starts.get(transaction + 1).map_or(self.places.len(), |end| *end as usize);
+        let elements = self.starts[transaction] as usize..end;
+        self.places[elements.clone()].iter().copied().zip(self.slots[elements].iter().copied())
+    }
+
+    /// What can be probed many at a time; slots are numbered through all of it.
+    pub(super) fn classes(&self) -> &[Tiles] {
+        &self.classes
+    }
+
+    /// The slots of the elements too long for that, with their bytes.
+    pub(super) fn long(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        (self.first_long()..).zip(self.long.iter().map(|long| &long.bytes[..]))
+    }
+
+    fn first_long(&self) -> u32 {
+        self.classes.last().map_or(0, Tiles::end)
+    }
+
+    /// The slot of an id.
+    pub(super) fn txid_slot(&self, transaction: usize) -> u32 {
+        self.classes.last().map_or(0, Tiles::start) + position(transaction)
+    }
+
+    /// The number of slots.
+    pub(super) fn num_slots(&self) -> usize {
+        self.num_elements()
+    }
+
+    /// Shows the bytes in a slot to `look`.
+    pub(super) fn with_bytes<T>(&self, slot: u32, look: impl FnOnce(&[u8]) -> T) -> T {
+        match self.classes.iter().find(|class| slot < class.end()) {
+            Some(class) => class.with_bytes(slot, look),
+            None => look(&self.long[(slot - self.first_long()) as usize].bytes),
+        }
+    }
+
+    /// The transaction that has what is in a slot.
+    pub(super) fn transaction_in(&self, slot: u32) -> u32 {
+        match self.classes.iter().find(|class| slot < class.end()) {
+            Some(class) => class.owner(slot),
+            None => self.long[(slot - self.first_long()) as usize].transaction,
+        }
+    }
+}
+
+/// A block's elements and header.
+#[derive(Debug, Clone)]
+pub struct BlockElements {
+    header: Header,
+    elements: Elements,
+}
+
+impl BlockElements {
+    /// Takes a raw block apart.
+    ///
+    /// # Errors
+    /// Bytes that `bitcoin::consensus::deserialize` refuses too.
+    ///
+    /// # Cost
+    /// One pass, the double SHA-256 of each id, and a copy of the elements.
+    pub fn from_raw(raw: &[u8]) -> Result<Self, RawError> {
+        let mut reader = Reader::new(raw)?;
+        let header = deserialize(reader.take::<80>()?).expect("any 80 bytes are a header");
+        let count = reader.compact_size()?;
+        let elements = Builder::read(raw, &mut reader, count)?;
+        reader.finish()?;
+        Ok(Self { header, elements })
+    }
+
+    /// Takes a decoded block apart.
+    pub fn from_block(block: &Block) -> Self {
+        Self::from_raw(&serialize(block)).expect("serialised just now")
+    }
+
+    /// The block's header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The elements of its transactions.
+    pub fn elements(&self) -> &Elements {
+        &self.elements
+    }
+
+    /// The ids of its transactions.
+    pub fn txids(&self) -> &[Txid] {
+        self.elements.txids()
+    }
+}
+
+/// Elements as they are read.
+struct Builder<'a> {
+    raw: &'a [u8],
+    txids: Vec<Txid>,
+    starts: Vec<u32>,
+    places: Vec<Place>,
+    /// The class and the place in it, or behind the classes' numbers the place among the long.
+    in_class: Vec<(u32, u32)>,
+    classes: Vec<Tiles>,
+    long: Vec<Long>,
+}
+
+impl<'a> Builder<'a> {
+    fn read(
+        raw: &'a [u8],
+        reader: &mut Reader<'a>,
+        transactions: u64,
+    ) -> Result<Elements, RawError> {
+        let mut builder = Self {
+            raw,
+            txids: Vec::new(),
+            starts: Vec::new(),
+            places: Vec::new(),
+            in_class: Vec::new(),
+            classes: (0..=MAX_BLOCKS).map(Tiles::new).collect(),
+            long: Vec::new(),
+        };
+        for _ in 0..transactions {
+            builder.transaction(reader)?;
+        }
+        Ok(builder.finish())
+    }
+
+    fn transaction(&mut self, reader: &mut Reader<'a>) -> Result<(), RawError> {
+        let start = self.places.len();
+        self.starts.push(position(start));
+        let (mut vin, mut vout) = (0, 0);
+        let mut inputs_end = start;
+        let txid = reader.transaction(|part| match part {
+            Part::Input { outpoint, script_sig } => {
+                self.push(Place::Outpoint(vin), outpoint);
+                for data in pushes(script_sig) {
+                    self.push(Place::InputData(vin), data);
+                }
+                inputs_end = self.places.len();
+                vin += 1;
+            }
+            Part::Output { script_pubkey } => {
+                let pays_to_key = ScriptType::of(script_pubkey) != ScriptType::Other;
+                for data in pushes(script_pubkey) {
+                    self.push(Place::Output { vout, pays_to_key }, data);
+                }
+                vout += 1;
+            }
+        })?;
+        // Outputs are tested before inputs.
+        self.places[start..].rotate_left(inputs_end - start);
+        self.in_class[start..].rotate_left(inputs_end - start);
+        self.txids.push(txid);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn push(&mut self, place: Place, bytes: &[u8]) {
+        let transaction = position(self.txids.len());
+        let class = bytes.len() / 4;
+        let place_in_class = match self.classes.get_mut(class) {
+            Some(tiles) => {
+                let offset = bytes.as_ptr() as usize - self.raw.as_ptr() as usize;
+                (position(class), tiles.push(self.raw, offset, bytes.len(), transaction))
+            }
+            None => {
+                self.long.push(Long { bytes: bytes.to_vec(), transaction });
+                (position(MAX_BLOCKS + 2), position(self.long.len() - 1))
+            }
+        };
+        self.places.push(place);
+        self.in_class.push(place_in_class);
+    }
+
+    /// Numbers the slots through.
+    fn finish(mut self) -> Elements {
+        let mut ids = Tiles::new(8);
+        for (transaction, txid) in (0..).zip(&self.txids) {
+            ids.push(txid.as_byte_array(), 0, 32, transaction);
+        }
+        self.classes.push(ids);
+        let mut starts = [0; MAX_BLOCKS + 3];
+        let mut next = 0;
+        for (class, start) in self.classes.iter_mut().zip(&mut starts) {
+            *start = next;
+            next = class.number_from(next);
+        }
+        starts[MAX_BLOCKS + 2] = next;
+        let slots = self.in_class.iter().map(|(class, place)| starts[*class as usize] + place);
+        Elements {
+            slots: slots.collect(),
+            txids: self.txids,
+            starts: self.starts,
+            places: self.places,
+            classes: self.classes,
+            long: self.long,
+        }
+    }
+}
+
+/// Positions within a block fit 32 bits: [`Reader::new`] refuses more bytes than that.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "checked by Reader::new")]
+fn position(position: usize) -> u32 {
+    position as u32
+}
