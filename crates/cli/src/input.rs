@@ -117,7 +117,7 @@ fn reason(error: hex::FromHexError) -> String {
 
 /// The first characters of what may be very long.
 pub(crate) fn shorten(text: &str) -> String {
-    match text.char_indices().nth(40) {
+    match text.char_indices().nth(64) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

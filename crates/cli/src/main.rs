@@ -5,6 +5,7 @@
 
 mod args;
 mod btc;
+mod demo;
 mod input;
 mod output;
 
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::{BtcCommand, Cli, Command, FilterCommand};
+use args::{BtcCommand, Cli, Command, FilterCommand, ProveCommand};
 use output::Report;
 
 /// The command was understood, and its input was not good: a file, hex, an address.
@@ -41,5 +42,8 @@ fn run(command: &Command) -> anyhow::Result<Report> {
             btc::filter_inspect::run(args)
         }
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
+        Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),
+        Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
+        Command::Demo => demo::run(),
     }
 }

@@ -11,14 +11,15 @@ use super::Chain;
 
 const NEW_HELP: &str = "\
 Items are told apart by their form: an address, TXID:VOUT, a public key, a descriptor (anything
-with a parenthesis). Scripts and data look alike, so write script:HEX or data:HEX. Any item may be
-written KIND:VALUE. Files and standard input hold one item per line; # starts a comment.
+with a parenthesis). Other hex looks alike, so write script:HEX, data:HEX or txid:HEX. Any item may
+be written KIND:VALUE. Files and standard input hold one item per line; # starts a comment.
 
 The payload goes to standard output as hex, the table to standard error. Matching is described by
 `chainsieve btc match --help`.
 
 JSON: payload, elements[{kind, item, index, data}], sized_for, bytes, hash_funcs, tweak,
-tweak_random, update, target_rate, rate, matches_per_million_others, warnings[]";
+tweak_random, update, target_rate, rate, privacy{own, others} (addresses expected to match),
+warnings[]";
 
 /// Build the filter of a wallet: the payload of a filterload message.
 #[derive(Debug, Args)]
@@ -39,6 +40,9 @@ pub(crate) struct NewArgs {
     /// A coin: the transaction that spends it matches
     #[arg(long, value_name = "TXID:VOUT")]
     pub(crate) outpoint: Vec<String>,
+    /// A transaction
+    #[arg(long, value_name = "TXID")]
+    pub(crate) txid: Vec<String>,
     /// Bytes that a script pushes
     #[arg(long, value_name = "HEX")]
     pub(crate) data: Vec<String>,
@@ -56,9 +60,10 @@ pub(crate) struct NewArgs {
     #[arg(long)]
     pub(crate) with_keys: bool,
     /// The share of other elements that match as well
-    #[arg(long, value_name = "RATE", default_value_t = 0.0001)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.00001, allow_negative_numbers = true)]
     pub(crate) fpr: f64,
-    /// Size the filter for this many elements [default: as many as are inserted]
+    /// Size the filter for this many elements [default: those inserted, and 100 more as room for
+    /// outpoints unless --update none]
     #[arg(long, value_name = "COUNT")]
     pub(crate) elements: Option<u32>,
     /// The wallet's own number, decimal or 0x…, kept for good [default: random]
@@ -96,7 +101,7 @@ pub(crate) struct InspectArgs {
 /// `--update`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Update {
-    /// None: spends of matched outputs may go unseen
+    /// No output: spends of what matches go unseen
     None,
     /// Every output that matches
     All,

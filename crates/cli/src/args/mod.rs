@@ -2,6 +2,7 @@
 
 mod filter;
 mod matching;
+mod prove;
 
 use core::fmt;
 
@@ -10,13 +11,14 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use filter::{InspectArgs, NewArgs, Range, Update, update_name};
 pub(crate) use matching::{Contents, MatchArgs};
+pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
 
 /// Filters for light clients, and what an answer proves.
 #[derive(Debug, Parser)]
 #[command(name = "chainsieve", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Print one JSON object, with the fields that each command's --help lists
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -31,11 +33,19 @@ Exit codes: 0 yes: done, matched, valid
 Wherever a command reads a filter, a block or a transaction, it takes hex, the name of a file
 (raw or hex), or - for standard input. Results go to standard output, all else to standard error.";
 
+const DEMO_HELP: &str = "\
+JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{index, txid,
+reasons[…], own}], merkleblock, delivered_bytes, depth, not_proven[], seconds{build, parse,
+match, answer, verify}. Reasons are those of `chainsieve btc match --help`.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Bitcoin: BIP37 filters, matches and merkle blocks
     #[command(subcommand)]
     Btc(BtcCommand),
+    /// A wallet and a node on a real block, without a network: who matched, why, what is proven
+    #[command(after_help = DEMO_HELP)]
+    Demo,
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,6 +55,17 @@ pub(crate) enum BtcCommand {
     Filter(FilterCommand),
     /// Match blocks or transactions against a filter, as a node does
     Match(MatchArgs),
+    /// Make merkleblocks and verify them
+    #[command(subcommand)]
+    Prove(ProveCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProveCommand {
+    /// Make the merkleblock of a block: the proof that transactions are in it
+    Make(MakeArgs),
+    /// Verify a merkleblock, and say what it proves and what it does not
+    Verify(VerifyArgs),
 }
 
 #[derive(Debug, Subcommand)]

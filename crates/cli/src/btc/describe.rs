@@ -27,7 +27,8 @@ impl Described<'_> {
     /// A row of a table: index, txid, reasons.
     pub(crate) fn row(&self) -> Vec<String> {
         let reasons: Vec<_> = self.found.reasons.iter().map(|reason| self.words(*reason)).collect();
-        vec![self.found.index.to_string(), self.found.txid.to_string(), reasons.join("\n")]
+        let why = if reasons.is_empty() { "asked for".into() } else { reasons.join("\n") };
+        vec![self.found.index.to_string(), self.found.txid.to_string(), why]
     }
 
     fn reason(&self, reason: MatchReason) -> Value {
@@ -69,13 +70,13 @@ impl Described<'_> {
                     return reason.to_string();
                 };
                 let script = &output.script_pubkey;
-                let to = self.address(script).unwrap_or_else(|| {
-                    nth_push(script, push).map_or_else(String::new, |data| {
-                        format!("push {push}, {}", data_words(data))
-                    })
-                });
-                let inserted = if inserted { ", outpoint inserted" } else { "" };
-                format!("output {vout}: {} to {to}{inserted}", output.value)
+                let to = match (self.address(script), nth_push(script, push)) {
+                    (Some(address), _) => format!("to {address}"),
+                    (None, Some(data)) => format!("push {}", data_words(data)),
+                    (None, None) => String::from("no push"),
+                };
+                let inserted = if inserted { "; outpoint inserted" } else { "" };
+                format!("output {vout}: {} {to}{inserted}", output.value)
             }
             MatchReason::Spent { vin } => match self.outpoint(vin) {
                 Some(outpoint) => format!("input {vin} spends {outpoint}"),

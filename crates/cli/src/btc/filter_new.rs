@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context as _, anyhow};
 use chainsieve::btc::bip37::BloomFilter;
+use chainsieve::btc::bip37::wallet::{ADDRESS_POPULATION, PrivacyReport};
 use serde_json::{Value, json};
 
 use super::watch::{Item, Kind, Policy, read_lines};
@@ -11,14 +12,13 @@ use crate::args::{NewArgs, Update, UsageError, update_name};
 use crate::input::{Reader, write};
 use crate::output::{Page, Report, count, grouped, rate};
 
-/// With fewer addresses, an observer of the filter guesses about four in five of them
-/// (Gervais, Karame, Gruber, Capkun 2014, "On the privacy provisions of Bloom filters in
-/// lightweight Bitcoin clients").
-const FEW_ADDRESSES: usize = 15;
 /// bitcoinj's least length of a script's push: shorter ones are in too many scripts.
 const SHORT_PUSH: usize = 8;
 /// As many rows as fit on a screen.
 const MAX_ROWS: usize = 20;
+/// Elements of room, as the library's filter policy has. Each match inserts an outpoint, chance matches too: a
+/// small filter without room fills up within one block, and then matches all that follows.
+const ROOM: u32 = 100;
 
 pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     let items = items(args)?;
@@ -35,7 +35,8 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
         return Err(anyhow!("no script here pushes data: BIP37 cannot watch them"));
     }
     let inserted = u32::try_from(distinct.len()).context("too many elements")?;
-    let elements = args.elements.unwrap_or(inserted);
+    let room = if args.update == Update::None { 0 } else { ROOM };
+    let elements = args.elements.unwrap_or(inserted.saturating_add(room));
     let tweak = match args.tweak {
         Some(tweak) => tweak,
         None => getrandom::u32().map_err(|error| anyhow!("no random number: {error}"))?,
@@ -54,7 +55,9 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
             write(path, format!("{payload_hex}\n").as_bytes())?;
         }
     }
-    let per_million = filter.false_positive_rate() * 1e6;
+    let own = addresses(&items);
+    let mut privacy = PrivacyReport::new(&filter, own, ADDRESS_POPULATION);
+    privacy.keys_inserted = args.with_keys && items.iter().any(|item| item.kind == Kind::Key);
     let elements_json: Vec<_> = items.iter().flat_map(item_json).collect();
     let json = json!({
         "payload": payload_hex,
@@ -67,7 +70,7 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
         "update": update_name(filter.update_mode()),
         "target_rate": args.fpr,
         "rate": filter.false_positive_rate(),
-        "matches_per_million_others": per_million,
+        "privacy": {"own": privacy.own, "others": privacy.others},
         "warnings": warnings,
     });
     let mut page = Page::default();
@@ -97,8 +100,10 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
                 rate(args.fpr)
             ),
         ),
-        ("privacy", format!("of a million other addresses, about {per_million:.0} match as well")),
     ];
+    if own > 0 {
+        fields.push(("privacy", privacy.to_string()));
+    }
     if let Some(path) = &args.out {
         fields.push(("written to", path.display().to_string()));
     }
@@ -137,6 +142,7 @@ fn items(args: &NewArgs) -> anyhow::Result<Vec<Item>> {
         (Kind::Script, &args.script),
         (Kind::Key, &args.key),
         (Kind::Outpoint, &args.outpoint),
+        (Kind::Txid, &args.txid),
         (Kind::Data, &args.data),
         (Kind::Descriptor, &args.descriptor),
     ] {
@@ -242,28 +248,24 @@ fn warnings(
             rate(args.fpr)
         ));
     }
-    let addresses: usize = items
-        .iter()
-        .filter(|item| item.kind != Kind::Outpoint && item.kind != Kind::Data)
-        .map(|item| if item.kind == Kind::Key { 1 } else { item.elements.len() })
-        .sum();
-    if (1..FEW_ADDRESSES).contains(&addresses) {
+    if args.update == Update::All && elements < inserted.saturating_add(ROOM / 2) {
         warnings.push(format!(
-            "{}: with fewer than {FEW_ADDRESSES}, whoever sees the filter guesses about 4 in 5 \
-             of them (Gervais et al. 2014)",
-            if addresses == 1 { "1 address".into() } else { format!("{addresses} addresses") }
+            "little room: each match inserts an outpoint, and a full filter matches everything; \
+             --elements {} leaves room for {ROOM}",
+            inserted.saturating_add(ROOM)
         ));
     }
-    if args.with_keys && items.iter().any(|item| item.kind == Kind::Key) {
-        warnings.push(
-            "a key beside its hash lets an observer tell the wallet's own from false positives"
-                .into(),
-        );
-    }
-    if addresses > 0 {
+    if addresses(items) > 0 {
         warnings.push(spends(args.update).into());
     }
     warnings
+}
+
+/// The scripts that the wallet receives on.
+fn addresses(items: &[Item]) -> usize {
+    let receiving =
+        items.iter().filter(|item| !matches!(item.kind, Kind::Outpoint | Kind::Txid | Kind::Data));
+    receiving.map(|item| if item.kind == Kind::Key { 1 } else { item.elements.len() }).sum()
 }
 
 /// How the spends of what is watched are found: an input shows a signature and a key, in segwit

@@ -1,14 +1,13 @@
 //! `btc match`.
 
 use anyhow::{Context as _, bail};
-use chainsieve::bitcoin::consensus::encode::deserialize;
 use chainsieve::bitcoin::{Block, Network, Transaction};
-use chainsieve::btc::bip37::{BloomFilter, TxMatch};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, TxMatch};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::describe::Described;
-use super::load_filter;
+use super::{decode, load_filter};
 use crate::args::{Contents, MatchArgs};
 use crate::input::{Input, Reader, write};
 use crate::output::{Page, Report, count};
@@ -22,8 +21,9 @@ struct Matched {
     source: String,
     kind: &'static str,
     hash: String,
-    transactions: Vec<Transaction>,
-    matches: Vec<TxMatch>,
+    num_transactions: usize,
+    /// With the transactions that they are about.
+    matches: Vec<(TxMatch, Transaction)>,
 }
 
 pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
@@ -48,7 +48,11 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
     }
     let network = args.network.network();
     let matched: usize = results.iter().map(|result| result.matches.len()).sum();
-    let inserted = results.iter().flat_map(|r| &r.matches).flat_map(TxMatch::inserted).count();
+    let inserted = results
+        .iter()
+        .flat_map(|result| &result.matches)
+        .flat_map(|(found, _)| found.inserted())
+        .count();
     let json = json!({
         "inputs": results.iter().map(|result| result.json(network)).collect::<Vec<_>>(),
         "matched": matched,
@@ -94,59 +98,56 @@ fn match_input(
     Input { source, bytes }: Input,
     contents: Contents,
 ) -> anyhow::Result<Matched> {
-    let block = || deserialize::<Block>(&bytes);
-    let transaction = || deserialize::<Transaction>(&bytes);
-    match contents {
-        Contents::Block => {
-            let block = block().with_context(|| format!("block, {source}"))?;
-            Ok(match_block(filter, source, block))
-        }
+    let block = || BlockElements::from_raw(&bytes);
+    let transaction = || Elements::from_raw_transaction(&bytes);
+    let (block, transaction) = match contents {
+        Contents::Block => (Some(block().with_context(|| format!("block, {source}"))?), None),
         Contents::Tx => {
-            let tx = transaction().with_context(|| format!("transaction, {source}"))?;
-            Ok(match_transaction(filter, source, tx))
+            (None, Some(transaction().with_context(|| format!("transaction, {source}"))?))
         }
         Contents::Auto => match (block(), transaction()) {
-            (Ok(block), _) => Ok(match_block(filter, source, block)),
-            (_, Ok(tx)) => Ok(match_transaction(filter, source, tx)),
-            (Err(block), Err(tx)) => {
-                bail!("{source}: neither a block ({block}) nor a transaction ({tx})")
+            (Ok(block), _) => (Some(block), None),
+            (_, Ok(transaction)) => (None, Some(transaction)),
+            (Err(block), Err(transaction)) => {
+                bail!("{source}: neither a block ({block}) nor a transaction ({transaction})")
             }
         },
+    };
+    // Decoded only where something matched, to say what.
+    if let Some(block) = block {
+        let found = filter.match_block(&block);
+        let decoded = if found.is_empty() { vec![] } else { decode::<Block>(&bytes)?.txdata };
+        return Ok(Matched {
+            source,
+            kind: "block",
+            hash: block.header().block_hash().to_string(),
+            num_transactions: block.txids().len(),
+            matches: with_transactions(found, &decoded),
+        });
     }
-}
-
-fn match_block(filter: &mut BloomFilter, source: String, block: Block) -> Matched {
-    let matches = (0..)
-        .zip(&block.txdata)
-        .filter_map(|(index, tx)| {
-            filter.match_transaction(tx).map(|found| TxMatch { index, ..found })
-        })
-        .collect();
-    Matched {
-        source,
-        kind: "block",
-        hash: block.block_hash().to_string(),
-        transactions: block.txdata,
-        matches,
-    }
-}
-
-fn match_transaction(filter: &mut BloomFilter, source: String, tx: Transaction) -> Matched {
-    Matched {
+    let Some(elements) = transaction else { bail!("{source}: nothing to match") };
+    let found = filter.match_elements(&elements);
+    let decoded = if found.is_empty() { vec![] } else { vec![decode(&bytes)?] };
+    Ok(Matched {
         source,
         kind: "transaction",
-        hash: tx.compute_txid().to_string(),
-        matches: filter.match_transaction(&tx).into_iter().collect(),
-        transactions: vec![tx],
-    }
+        hash: elements.txids().iter().map(ToString::to_string).collect(),
+        num_transactions: 1,
+        matches: with_transactions(found, &decoded),
+    })
+}
+
+fn with_transactions(found: Vec<TxMatch>, block: &[Transaction]) -> Vec<(TxMatch, Transaction)> {
+    let transaction = |found: TxMatch| {
+        let tx = block.get(found.index as usize)?.clone();
+        Some((found, tx))
+    };
+    found.into_iter().filter_map(transaction).collect()
 }
 
 impl Matched {
     fn described(&self, network: Network) -> impl Iterator<Item = Described<'_>> {
-        self.matches.iter().filter_map(move |found| {
-            let tx = self.transactions.get(found.index as usize)?;
-            Some(Described { found, tx, network })
-        })
+        self.matches.iter().map(move |(found, tx)| Described { found, tx, network })
     }
 
     fn json(&self, network: Network) -> Value {
@@ -154,7 +155,7 @@ impl Matched {
             "source": self.source,
             "kind": self.kind,
             "hash": self.hash,
-            "transactions": self.transactions.len(),
+            "transactions": self.num_transactions,
             "matches": self.described(network).map(|match_| match_.json()).collect::<Vec<_>>(),
         })
     }
@@ -165,7 +166,7 @@ impl Matched {
                 "block {}: {} of {} matched",
                 self.hash,
                 self.matches.len(),
-                count(self.transactions.len(), "transaction")
+                count(self.num_transactions, "transaction")
             ));
         } else if self.matches.is_empty() {
             page.line(format!("transaction {}: no match", self.hash));

@@ -1,16 +1,26 @@
 //! The `btc` commands.
 
-mod describe;
+pub(crate) mod describe;
 pub(crate) mod filter_inspect;
 pub(crate) mod filter_new;
 pub(crate) mod matching;
-mod watch;
+pub(crate) mod prove;
+pub(crate) mod watch;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
+use chainsieve::bitcoin::consensus::encode::{self, Decodable, deserialize};
 use chainsieve::btc::bip37::BloomFilter;
 
 use crate::input::{Input, Reader};
 use crate::output::count;
+
+/// Decodes a block or a transaction, with an error that says more than "IO error".
+fn decode<T: Decodable>(bytes: &[u8]) -> anyhow::Result<T> {
+    deserialize(bytes).map_err(|error| match error {
+        encode::Error::Io(_) => anyhow!("{} end early", count(bytes.len(), "byte")),
+        error => error.into(),
+    })
+}
 
 /// Reads a filter that a node would accept, and warns of bytes behind it.
 fn load_filter(

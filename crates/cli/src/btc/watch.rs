@@ -3,10 +3,10 @@
 
 use std::str::FromStr as _;
 
-use anyhow::{Context as _, anyhow, bail};
-use chainsieve::bitcoin::address::NetworkUnchecked;
+use anyhow::{Context as _, bail};
+use chainsieve::bitcoin::address::{NetworkUnchecked, ParseError};
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::{Address, Network, OutPoint, PublicKey};
+use chainsieve::bitcoin::{Address, Network, OutPoint, PrivateKey, PublicKey, Txid};
 use chainsieve::btc::descriptors::descriptor_scripts;
 use chainsieve::btc::script::{ops, pushes};
 
@@ -28,13 +28,21 @@ pub(crate) enum Kind {
     Script,
     Key,
     Outpoint,
+    Txid,
     Data,
     Descriptor,
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Address, Self::Script, Self::Key, Self::Outpoint, Self::Data, Self::Descriptor];
+    const ALL: [Self; 7] = [
+        Self::Address,
+        Self::Script,
+        Self::Key,
+        Self::Outpoint,
+        Self::Txid,
+        Self::Data,
+        Self::Descriptor,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -42,6 +50,7 @@ impl Kind {
             Self::Script => "script",
             Self::Key => "key",
             Self::Outpoint => "outpoint",
+            Self::Txid => "txid",
             Self::Data => "data",
             Self::Descriptor => "descriptor",
         }
@@ -83,17 +92,19 @@ impl Item {
         if text.len() >= 66 && PublicKey::from_str(text).is_ok() {
             return Self::new(Kind::Key, text, policy);
         }
-        if Address::from_str(text).is_ok() {
+        if looks_like_address(text) {
             return Self::new(Kind::Address, text, policy);
+        }
+        if PrivateKey::from_wif(text).is_ok() || text.starts_with("xprv") {
+            // Not shown: errors end up in logs.
+            bail!("a private key: watching needs the public one only");
         }
         let shown = shorten(text);
         if ["xpub", "tpub", "ypub", "zpub"].iter().any(|prefix| text.starts_with(prefix)) {
-            bail!(
-                "{shown}: an extended key says no script: write a descriptor, as wpkh({shown}/0/*)"
-            );
+            bail!("{shown}: an extended key has no script: write a descriptor, as wpkh(KEY/0/*)");
         }
         if hex::decode(text).is_ok() {
-            bail!("{shown}: hex may be a script or data: write script:{shown} or data:{shown}");
+            bail!("{shown}: hex of several kinds: write script:HEX, data:HEX or txid:HEX");
         }
         bail!("{shown}: neither an address, TXID:VOUT, a public key nor a descriptor");
     }
@@ -101,8 +112,12 @@ impl Item {
     pub(crate) fn new(kind: Kind, text: &str, policy: &Policy) -> anyhow::Result<Self> {
         let mut item =
             Self { kind, text: text.into(), elements: vec![], unwatchable: 0, malformed: false };
-        item.fill(policy).with_context(|| format!("{} {}", kind.name(), shorten(text)))?;
-        Ok(item)
+        match item.fill(policy) {
+            Ok(()) => Ok(item),
+            // Not shown: it may hold a private key, and errors end up in logs.
+            Err(error) if kind == Kind::Descriptor => Err(error),
+            Err(error) => Err(error.context(format!("{} {}", kind.name(), shorten(text)))),
+        }
     }
 
     fn fill(&mut self, policy: &Policy) -> anyhow::Result<()> {
@@ -113,13 +128,14 @@ impl Item {
             }
             Kind::Script => self.push_script(&decode_hex(&self.text)?, None),
             Kind::Key => {
-                let key = PublicKey::from_str(&self.text).map_err(|error| anyhow!("{error}"))?;
+                let key = PublicKey::from_str(&self.text)?;
                 self.push(key.pubkey_hash().to_byte_array().to_vec());
                 if policy.with_keys {
                     self.push(key.to_bytes());
                 }
             }
             Kind::Outpoint => self.push(outpoint_element(&OutPoint::from_str(&self.text)?)),
+            Kind::Txid => self.push(Txid::from_str(&self.text)?.to_byte_array().to_vec()),
             Kind::Data => {
                 let data = decode_hex(&self.text)?;
                 if data.is_empty() {
@@ -183,9 +199,28 @@ fn explicit(text: &str) -> Option<(Kind, &str)> {
     Some((kind, value.trim()))
 }
 
+/// Whether an error about an address would help more than one about items.
+fn looks_like_address(text: &str) -> bool {
+    let base58 = (26..=35).contains(&text.len())
+        && text.starts_with(['1', '2', '3', 'm', 'n'])
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_bech32(text) || base58
+}
+
+fn is_bech32(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    ["bc1", "tb1", "bcrt1"].iter().any(|prefix| lower.starts_with(prefix))
+}
+
 fn address(text: &str, network: Network) -> anyhow::Result<Address> {
-    let address =
-        Address::<NetworkUnchecked>::from_str(text).map_err(|error| anyhow!("{error}"))?;
+    let address = Address::<NetworkUnchecked>::from_str(text);
+    // The parser's own error is about base58, which it tries last.
+    let address = match address {
+        Err(ParseError::Base58(_)) if is_bech32(text) => {
+            bail!("not bech32: a wrong checksum or character")
+        }
+        address => address?,
+    };
     if address.is_valid_for_network(network) {
         return Ok(address.assume_checked());
     }
@@ -225,6 +260,7 @@ mod tests {
         assert_eq!(kind(&format!("pkh({key})")).unwrap(), Kind::Descriptor);
         assert_eq!(kind("data: 00ff").unwrap(), Kind::Data);
         assert_eq!(kind("script:0014").unwrap(), Kind::Script);
+        assert_eq!(kind(&format!("txid:{}", "ab".repeat(32))).unwrap(), Kind::Txid);
         for ambiguous in ["00ff", "", "satoshi", "xpub6C", "nonsense:00", "data:", "data:0"] {
             assert!(kind(ambiguous).is_err(), "{ambiguous}");
         }
