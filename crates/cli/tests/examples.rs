@@ -18,6 +18,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "wallet_session",
+        &[
+            "4d38ceb47f18dc408f65a88c68de5d8ab803501bff1586e60b741eadf59147e2: 0 received, 1 spent",
+            "3 of 47 transactions proven to be in block 000000000000011f9791dcfdfe0e402b79a165a3b781bafcc918b6f2166d577c; height 150013, 8 confirmations; that no others were left out is not proven",
+        ],
+    ),
+    (
         "wallet_filter",
         &["filterload 259 bytes", "filteradd 14abababababababababababababababababababab"],
     ),
