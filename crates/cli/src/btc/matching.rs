@@ -30,17 +30,14 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
     let reader = Reader::default();
     let mut warnings = Vec::new();
     let mut filter = load_filter(&reader, &args.filter, &mut warnings)?;
-    let mut inputs = Vec::new();
+    let progress = progress(args.inputs.iter().map(|argument| size(argument)).sum());
+    let mut results = Vec::new();
+    // One argument at a time: the blocks of a chain need not fit into memory together.
     for argument in &args.inputs {
-        inputs.extend(reader.many(argument, what(args.contents))?);
-    }
-    let total = inputs.iter().map(|input| input.bytes.len() as u64).sum();
-    let progress = progress(total);
-    let mut results = Vec::with_capacity(inputs.len());
-    for input in inputs {
-        let length = input.bytes.len() as u64;
-        results.push(match_input(&mut filter, input, args.contents)?);
-        progress.inc(length);
+        for input in reader.many(argument, what(args.contents))? {
+            results.push(match_input(&mut filter, input, args.contents)?);
+        }
+        progress.inc(size(argument));
     }
     progress.finish_and_clear();
     if let Some(path) = &args.filter_out {
@@ -80,6 +77,11 @@ fn what(contents: Contents) -> &'static str {
         Contents::Block => "block",
         Contents::Tx => "transaction",
     }
+}
+
+/// The size of a file; nothing for what is none.
+fn size(argument: &str) -> u64 {
+    std::fs::metadata(argument).map_or(0, |metadata| metadata.len())
 }
 
 /// A bar on standard error, and only where that is a terminal.
