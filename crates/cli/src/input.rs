@@ -9,6 +9,8 @@ use anyhow::{Context as _, bail};
 
 use crate::args::UsageError;
 
+const STDIN_TWICE: UsageError = UsageError("standard input (-) can be read only once");
+
 /// Bytes, and the words for where they came from.
 #[derive(Debug)]
 pub(crate) struct Input {
@@ -23,6 +25,16 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// A reader of these arguments, of which one at most is standard input.
+    pub(crate) fn of<'a>(
+        arguments: impl IntoIterator<Item = &'a String>,
+    ) -> Result<Self, UsageError> {
+        if arguments.into_iter().filter(|argument| *argument == "-").count() > 1 {
+            return Err(STDIN_TWICE);
+        }
+        Ok(Self::default())
+    }
+
     /// One thing: the whole of a file, whatever its line breaks.
     pub(crate) fn one(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
         let Input { source, bytes } = self.raw(argument, what)?;
@@ -85,7 +97,7 @@ impl Reader {
 
     fn stdin(&self) -> anyhow::Result<Vec<u8>> {
         if self.stdin_taken.replace(true) {
-            return Err(UsageError("standard input (-) can be read only once").into());
+            return Err(STDIN_TWICE.into());
         }
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).context("standard input")?;

@@ -402,6 +402,7 @@ fn match_refuses_with_the_place_and_the_reason() {
     };
     fails(&[filter], USAGE, &["BLOCK|TX"]);
     fails(&[filter, "-", "-"], USAGE, &["only once"]);
+    fails(&["-", "-"], USAGE, &["only once"]);
     fails(&[filter, "00"], BAD_INPUT, &["neither a block", "nor a transaction"]);
     fails(&[filter, "00", "--as", "block"], BAD_INPUT, &["block, hex 00"]);
     fails(&["0100330000000000000001", "00"], BAD_INPUT, &["51 hash functions, the limit is 50"]);

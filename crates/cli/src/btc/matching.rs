@@ -27,7 +27,7 @@ struct Matched {
 }
 
 pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
-    let reader = Reader::default();
+    let reader = Reader::of(args.inputs.iter().chain([&args.filter]))?;
     let mut warnings = Vec::new();
     let mut filter = load_filter(&reader, &args.filter, &mut warnings)?;
     let progress = progress(args.inputs.iter().map(|argument| size(argument)).sum());

@@ -18,7 +18,7 @@ use crate::input::{Input, Reader, write};
 use crate::output::{Page, Report, count, grouped};
 
 pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
-    let reader = Reader::default();
+    let reader = Reader::of(args.filter.iter().chain([&args.block]))?;
     let mut warnings = Vec::new();
     let filter = args.filter.as_ref().map(|argument| load_filter(&reader, argument, &mut warnings));
     let mut filter = filter.transpose()?;
@@ -131,7 +131,7 @@ pub(crate) fn without_witness(tx: &Transaction) -> Vec<u8> {
 }
 
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
-    let reader = Reader::default();
+    let reader = Reader::of(args.transactions.iter().chain([&args.merkle_block]))?;
     let Input { source, bytes } = reader.one(&args.merkle_block, "merkleblock")?;
     let (merkle_block, rest) =
         MerkleBlock::decode_prefix(&bytes).with_context(|| format!("merkleblock, {source}"))?;
