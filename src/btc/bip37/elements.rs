@@ -317,7 +317,7 @@ impl<'a> Builder<'a> {
         let first_long = ids.end();
         let mut long = Vec::with_capacity(self.counts[MAX_BLOCKS + 1]);
         let mut slots = Vec::with_capacity(self.spans.len());
-        let ends = self.starts[1..].iter().copied().chain([position(self.spans.len())]);
+        let ends = self.starts.iter().skip(1).copied().chain([position(self.spans.len())]);
         for ((owner, &start), end) in (0..).zip(&self.starts).zip(ends) {
             for span in &self.spans[start as usize..end as usize] {
                 let (offset, length) = (span.offset as usize, span.length as usize);
