@@ -6,7 +6,7 @@ extern crate alloc;
 #[cfg(feature = "btc")]
 pub mod btc;
 pub mod hash;
-mod simd;
+pub mod simd;
 
 #[cfg(feature = "btc")]
 pub use bitcoin;

@@ -45,6 +45,11 @@ impl BitArray {
         &self.padded
     }
 
+    /// With the padding, whose bits must stay clear.
+    pub(crate) fn padded_mut(&mut self) -> &mut [u8] {
+        &mut self.padded
+    }
+
     pub(crate) fn reduction(&self) -> Reduction {
         self.reduction
     }
@@ -61,16 +66,6 @@ impl BitArray {
         let (words, rest) = self.as_bytes().as_chunks::<8>();
         let words: u64 = words.iter().map(|&w| u64::from(u64::from_le_bytes(w).count_ones())).sum();
         words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
-    }
-
-    #[inline(always)]
-    pub(crate) fn get(&self, bit: u32) -> bool {
-        self.padded[(bit >> 3) as usize] >> (bit & 7) & 1 != 0
-    }
-
-    #[inline(always)]
-    pub(crate) fn set(&mut self, bit: u32) {
-        self.padded[(bit >> 3) as usize] |= 1 << (bit & 7);
     }
 }
 

@@ -6,9 +6,10 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, PubkeyHash, PublicKey, Script};
 
 use super::bit_array::BitArray;
+use super::probe::{self, FilterView, Params};
 use super::sizing::{SizingError, core_sizing, ln, powf};
 use crate::btc::script::pushes;
-use crate::hash::murmur3_32;
+use crate::simd::Backend;
 
 /// What a filter inserts when an output matches: the low two bits of its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,12 +65,13 @@ impl UpdateMode {
 /// assert_eq!(hex::encode(filter.encode()), "03614e9b050000000000000001");
 /// # Ok::<(), chainsieve::btc::bip37::SizingError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct BloomFilter {
     bits: BitArray,
     hash_funcs: u32,
     tweak: u32,
     flags: u8,
+    backend: Backend,
 }
 
 impl BloomFilter {
@@ -125,7 +127,7 @@ impl BloomFilter {
     }
 
     pub(super) fn from_bits(bits: BitArray, hash_funcs: u32, tweak: u32, flags: u8) -> Self {
-        Self { bits, hash_funcs, tweak, flags }
+        Self { bits, hash_funcs, tweak, flags, backend: Backend::best() }
     }
 
     /// The bytes of the filter; bit `i` is `1 << (i & 7)` of byte `i >> 3`.
@@ -174,23 +176,49 @@ impl BloomFilter {
     /// # Cost
     /// One pass over the element and `hash_funcs` hash states.
     pub fn insert(&mut self, element: &[u8]) {
-        if self.bits.is_empty() {
-            return;
-        }
-        for i in 0..self.hash_funcs {
-            let bit = self.bit(i, element);
-            self.bits.set(bit);
+        if !self.bits.is_empty() {
+            let params = self.params();
+            probe::element::insert(self.backend, self.bits.padded_mut(), params, element);
         }
     }
 
     /// Whether the filter may contain `element`. A `false` is certain.
+    ///
+    /// # Cost
+    /// One pass over the element, and hash functions up to the first clear bit.
+    #[inline]
     pub fn contains(&self, element: &[u8]) -> bool {
-        self.bits.is_empty() || (0..self.hash_funcs).all(|i| self.bits.get(self.bit(i, element)))
+        self.first_clear(element).is_none()
     }
 
-    fn bit(&self, i: u32, element: &[u8]) -> u32 {
-        let seed = i.wrapping_mul(SEED_STEP).wrapping_add(self.tweak);
-        self.bits.reduction().bit(murmur3_32(seed, element))
+    /// The first bit that `element` selects and that is clear.
+    #[inline]
+    pub(super) fn first_clear(&self, element: &[u8]) -> Option<u32> {
+        if self.bits.is_empty() {
+            return None;
+        }
+        probe::element::first_clear(self.backend, self.view(), element)
+    }
+
+    fn params(&self) -> Params {
+        Params { reduction: self.bits.reduction(), hash_funcs: self.hash_funcs, tweak: self.tweak }
+    }
+
+    /// The filter as probing takes it; not for a filter without data.
+    pub(super) fn view(&self) -> FilterView<'_> {
+        FilterView { padded: self.bits.padded(), params: self.params() }
+    }
+
+    /// The instructions that this filter is probed with.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Probes with `backend` instead of the best of this CPU. Answers don't change.
+    #[must_use]
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        self.backend = backend;
+        self
     }
 
     /// Inserts an outpoint: the transactions that spend it match.
@@ -287,6 +315,16 @@ impl BloomFilter {
     }
 }
 
+/// Equal data and parameters, whatever the backend.
+impl PartialEq for BloomFilter {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |filter: &Self| (filter.hash_funcs, filter.tweak, filter.flags);
+        key(self) == key(other) && self.bits == other.bits
+    }
+}
+
+impl Eq for BloomFilter {}
+
 impl fmt::Debug for BloomFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BloomFilter")
@@ -297,9 +335,6 @@ impl fmt::Debug for BloomFilter {
             .finish()
     }
 }
-
-/// The seed of hash function `i` is `i * SEED_STEP + tweak` (BIP37).
-pub(super) const SEED_STEP: u32 = 0xfba4_c795;
 
 /// An outpoint as filters take it: txid in wire order, then the index, little-endian.
 pub(super) fn outpoint_bytes(outpoint: &OutPoint) -> [u8; 36] {

@@ -4,6 +4,7 @@ mod bit_array;
 mod bloom_filter;
 mod matching;
 mod payload;
+mod probe;
 mod sizing;
 
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};

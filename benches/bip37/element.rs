@@ -1,0 +1,117 @@
+//! One element at a time: insert, a present and an absent one.
+
+use chain_gang::util::BloomFilter as ChainGangFilter;
+use chainsieve::btc::bip37::BloomFilter;
+use chainsieve::simd::Backend;
+
+use crate::plain::PlainFilter;
+use crate::timer::Report;
+
+/// A generator of test data (SplitMix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next().to_le_bytes()[7]).collect()
+    }
+}
+
+/// A filter of 36,000 bytes, half full, in both forms.
+pub(crate) fn half_full(hash_funcs: u32, random: &mut Random) -> (BloomFilter, PlainFilter) {
+    let data = random.bytes(36_000);
+    let tweak = 0x1234_5678;
+    let plain = PlainFilter { data, hash_funcs, tweak };
+    (ours(&plain, 0), plain)
+}
+
+/// The library's filter with the same data, through the wire form.
+pub(crate) fn ours(plain: &PlainFilter, flags: u8) -> BloomFilter {
+    let mut payload = vec![0xfd];
+    payload.extend(u16::try_from(plain.data.len()).expect("at most 36,000").to_le_bytes());
+    if plain.data.len() < 0xfd {
+        payload = vec![u8::try_from(plain.data.len()).expect("below 0xfd")];
+    }
+    payload.extend(&plain.data);
+    payload.extend(plain.hash_funcs.to_le_bytes());
+    payload.extend(plain.tweak.to_le_bytes());
+    payload.push(flags);
+    BloomFilter::decode(&payload).expect("a filter within the limits")
+}
+
+pub(crate) fn run(report: &mut Report) {
+    let count = if report.is_quick() { 4_096 } else { 200_000 };
+    let mut random = Random(7);
+    for length in [20, 36] {
+        let absent: Vec<Vec<u8>> = (0..count).map(|_| random.bytes(length)).collect();
+        for hash_funcs in [10, 17] {
+            let (filter, plain) = half_full(hash_funcs, &mut random);
+            let expected = absent.iter().filter(|element| plain.contains(element)).count();
+            for backend in Backend::available() {
+                let filter = filter.clone().with_backend(backend);
+                let contained = || absent.iter().filter(|element| filter.contains(element)).count();
+                assert_eq!(contained(), expected);
+                report.ratio(
+                    &format!("absent element, {length} B, k = {hash_funcs}, {backend:?} vs mur3"),
+                    absent.len(),
+                    contained,
+                    || absent.iter().filter(|element| plain.contains(element)).count(),
+                );
+            }
+            // 4,096 elements fill as much again as they find.
+            let present = &absent[..4_096];
+            let mut plain = PlainFilter { data: vec![0; 36_000], ..plain };
+            present.iter().for_each(|element| plain.insert(element));
+            for backend in Backend::available() {
+                let filter = ours(&plain, 0).with_backend(backend);
+                let all = || present.iter().all(|element| filter.contains(element));
+                assert!(all());
+                report.ratio(
+                    &format!("present element, {length} B, k = {hash_funcs}, {backend:?} vs mur3"),
+                    present.len(),
+                    all,
+                    || present.iter().all(|element| plain.contains(element)),
+                );
+                let empty = PlainFilter { data: vec![0; 36_000], ..plain.clone() };
+                let mut ours = ours(&empty, 0).with_backend(backend);
+                let mut theirs = empty;
+                report.ratio(
+                    &format!("insert, {length} B, k = {hash_funcs}, {backend:?} vs mur3"),
+                    present.len(),
+                    || present.iter().for_each(|element| ours.insert(element)),
+                    || present.iter().for_each(|element| theirs.insert(element)),
+                );
+                assert_eq!(ours.data(), theirs.data);
+            }
+        }
+    }
+    chain_gang(report, &mut random);
+}
+
+/// The one other crate that has BIP37's `contains` and `add`.
+fn chain_gang(report: &mut Report, random: &mut Random) {
+    let elements: Vec<Vec<u8>> = (0..4_096).map(|_| random.bytes(20)).collect();
+    let empty = PlainFilter { data: vec![0; 36_000], hash_funcs: 17, tweak: 0x1234_5678 };
+    let mut ours = ours(&empty, 0);
+    let mut theirs =
+        ChainGangFilter { filter: empty.data.clone(), num_hash_funcs: 17, tweak: 0x1234_5678 };
+    report.ratio(
+        "insert, 20 B, k = 17, best vs chain-gang",
+        elements.len(),
+        || elements.iter().for_each(|element| ours.insert(element)),
+        || elements.iter().for_each(|element| theirs.add(element)),
+    );
+    assert_eq!(ours.data(), theirs.filter);
+    report.ratio(
+        "present element, 20 B, k = 17, best vs chain-gang",
+        elements.len(),
+        || elements.iter().all(|element| ours.contains(element)),
+        || elements.iter().all(|element| theirs.contains(element)),
+    );
+}

@@ -1,0 +1,116 @@
+//! The one timer of the benches: our code and the peer's interleaved in one process.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Collects the lines of a bench and prints them as they come.
+pub(crate) struct Report {
+    quick: bool,
+    json: Option<String>,
+    rows: Vec<serde_json::Value>,
+}
+
+/// Best and median of many runs, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Timing {
+    best: f64,
+    median: f64,
+}
+
+impl Report {
+    /// Reads `--quick` and `--json FILE`; `cargo bench` adds `--bench`.
+    pub(crate) fn from_args() -> Self {
+        let mut report = Self { quick: false, json: None, rows: Vec::new() };
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--bench" => {}
+                "--quick" => report.quick = true,
+                "--json" => report.json = Some(args.next().expect("--json takes a file")),
+                other => panic!("unknown argument {other}; known: --quick, --json FILE"),
+            }
+        }
+        report
+    }
+
+    /// Smaller data and fewer runs, for CI.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.quick
+    }
+
+    /// Times both interleaved and prints `ratio: name = …`: how many times faster ours is, best
+    /// against best. `per` is what one run is divided by (elements, filters, …).
+    pub(crate) fn ratio<T, U>(
+        &mut self,
+        name: &str,
+        per: usize,
+        mut ours: impl FnMut() -> T,
+        mut peer: impl FnMut() -> U,
+    ) {
+        let mut times = (Vec::new(), Vec::new());
+        let started = Instant::now();
+        while self.goes_on(started, times.0.len()) {
+            times.0.push(time(&mut ours));
+            times.1.push(time(&mut peer));
+        }
+        let (ours, peer) = (Timing::of(times.0, per), Timing::of(times.1, per));
+        let (best, median) = (peer.best / ours.best, peer.median / ours.median);
+        println!(
+            "ratio: {name} = {best:.2}x (ours {}, {}; medians {median:.2}x)",
+            show(ours.best),
+            show(peer.best)
+        );
+        self.rows.push(serde_json::json!({
+            "ratio": name, "best": best, "median": median,
+            "ours_ns": ours.best, "peer_ns": peer.best,
+        }));
+    }
+
+    /// Times one and prints `figure: name = …`.
+    pub(crate) fn figure<T>(&mut self, name: &str, per: usize, mut ours: impl FnMut() -> T) {
+        let mut times = Vec::new();
+        let started = Instant::now();
+        while self.goes_on(started, times.len()) {
+            times.push(time(&mut ours));
+        }
+        let timing = Timing::of(times, per);
+        println!("figure: {name} = {} (median {})", show(timing.best), show(timing.median));
+        self.rows.push(serde_json::json!({ "figure": name, "best_ns": timing.best }));
+    }
+
+    /// Writes the record that `--json` asked for.
+    pub(crate) fn finish(self) {
+        if let Some(file) = self.json {
+            let text = serde_json::to_string_pretty(&self.rows).expect("plain values");
+            std::fs::write(&file, text).unwrap_or_else(|error| panic!("{file}: {error}"));
+        }
+    }
+
+    fn goes_on(&self, started: Instant, runs: usize) -> bool {
+        let (time, least, most) = if self.quick { (60, 3, 200) } else { (400, 15, 2_000) };
+        runs < least || (runs < most && started.elapsed() < Duration::from_millis(time))
+    }
+}
+
+impl Timing {
+    fn of(mut times: Vec<Duration>, per: usize) -> Self {
+        times.sort_unstable();
+        let per = f64::from(u32::try_from(per).expect("a divisor of 32 bits"));
+        let nanos = |time: Duration| time.as_secs_f64() * 1e9 / per;
+        Self { best: nanos(times[0]), median: nanos(times[times.len() / 2]) }
+    }
+}
+
+fn time<T>(run: &mut impl FnMut() -> T) -> Duration {
+    let started = Instant::now();
+    black_box(run());
+    started.elapsed()
+}
+
+fn show(nanos: f64) -> String {
+    match nanos {
+        ..1e3 => format!("{nanos:.1} ns"),
+        ..1e6 => format!("{:.2} us", nanos / 1e3),
+        _ => format!("{:.3} ms", nanos / 1e6),
+    }
+}

@@ -1,0 +1,192 @@
+//! One element against one filter: hash functions in lanes.
+
+use super::{FilterView, MurmurLanes as _, Params, SEED_STEP};
+use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
+use crate::simd::{Backend, Kernel, Lanes};
+
+/// The bits of hash functions `i` to `i + N - 1`. The hashes run side by side: two or four take
+/// little longer than one.
+#[inline(always)]
+fn bits<const N: usize>(params: Params, element: &[u8], i: u32) -> [u32; N] {
+    let (blocks, tail) = element.as_chunks::<4>();
+    let mut seed = params.seed(i);
+    let mut hashes = [0; N].map(|_: u32| {
+        let this = seed;
+        seed = seed.wrapping_add(SEED_STEP);
+        this
+    });
+    for block in blocks {
+        let mixed = mix_block(u32::from_le_bytes(*block));
+        hashes = hashes.map(|hash| absorb(hash, mixed));
+    }
+    let tail = mix_tail(tail);
+    hashes.map(|hash| params.reduction.bit(finalize(hash ^ tail, length(element))))
+}
+
+/// The bits of hash functions `i` to `i + 15`, in lanes.
+#[inline(always)]
+fn bits_in_lanes<L: Lanes>(lanes: L, params: Params, element: &[u8], i: u32) -> L::V {
+    const STEPS: [u32; 16] = {
+        let mut steps = [0; 16];
+        let mut lane = 1;
+        while lane < 16 {
+            steps[lane] = SEED_STEP.wrapping_add(steps[lane - 1]);
+            lane += 1;
+        }
+        steps
+    };
+    let (blocks, tail) = element.as_chunks::<4>();
+    let mut hash = lanes.add(lanes.load(&STEPS), lanes.splat(params.seed(i)));
+    for block in blocks {
+        hash = lanes.absorb(hash, lanes.splat(mix_block(u32::from_le_bytes(*block))));
+    }
+    let tail = lanes.splat(mix_tail(tail));
+    let hash = lanes.finalize(hash, tail, lanes.splat(length(element)));
+    lanes.reduce(hash, lanes.broadcast(params.reduction))
+}
+
+/// A mask of the first `count` lanes, all sixteen from 16 on.
+#[inline(always)]
+fn first_lanes(count: u32) -> u16 {
+    if count >= 16 { u16::MAX } else { (1 << count) - 1 }
+}
+
+/// The first bit that `element` selects and that is clear, in the order of the hash functions;
+/// `None` if the filter may contain it.
+#[inline]
+pub(in crate::btc::bip37) fn first_clear(
+    backend: Backend,
+    view: FilterView<'_>,
+    element: &[u8],
+) -> Option<u32> {
+    backend.run(FirstClear { view, element })
+}
+
+struct FirstClear<'a> {
+    view: FilterView<'a>,
+    element: &'a [u8],
+}
+
+/// The first probe alone settles half of the absent elements of a half-full filter, and most of a
+/// sparse one. `None` if it settles nothing.
+#[inline(always)]
+fn first_probe(view: FilterView<'_>, element: &[u8]) -> Option<Option<u32>> {
+    if view.params.hash_funcs == 0 {
+        return Some(None);
+    }
+    let [bit] = bits(view.params, element, 0);
+    (!view.is_set(bit)).then_some(Some(bit))
+}
+
+impl Kernel for FirstClear<'_> {
+    type Output = Option<u32>;
+
+    fn scalar(self) -> Option<u32> {
+        let Self { view, element } = self;
+        {
+            if let Some(settled) = first_probe(view, element) {
+                return settled;
+            }
+            let mut i = 1;
+            while i < view.params.hash_funcs {
+                let bits: [u32; 2] = bits(view.params, element, i);
+                // Of a last odd one the second bit is not looked at.
+                let count = if i + 1 < view.params.hash_funcs { 2 } else { 1 };
+                if let Some(&bit) = bits[..count].iter().find(|&&bit| !view.is_set(bit)) {
+                    return Some(bit);
+                }
+                i = i.saturating_add(2);
+            }
+            None
+        }
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) -> Option<u32> {
+        let Self { view, element } = self;
+        {
+            if let Some(settled) = first_probe(view, element) {
+                return settled;
+            }
+            let mut i = 1;
+            while i < view.params.hash_funcs {
+                let bits = bits_in_lanes(lanes, view.params, element, i);
+                let clear =
+                    !lanes.test(view.padded, bits) & first_lanes(view.params.hash_funcs - i);
+                if clear != 0 {
+                    let mut stored = [0; 16];
+                    lanes.store(bits, &mut stored);
+                    return Some(stored[clear.trailing_zeros() as usize & 15]);
+                }
+                i = i.saturating_add(16);
+            }
+            None
+        }
+    }
+}
+
+/// Sets the bits of `element` in `bytes`, which may have padding behind them.
+#[inline]
+pub(in crate::btc::bip37) fn insert(
+    backend: Backend,
+    bytes: &mut [u8],
+    params: Params,
+    element: &[u8],
+) {
+    backend.run(Insert { bytes, params, element });
+}
+
+struct Insert<'a> {
+    bytes: &'a mut [u8],
+    params: Params,
+    element: &'a [u8],
+}
+
+impl Insert<'_> {
+    #[inline(always)]
+    fn set(&mut self, bit: u32) {
+        self.bytes[(bit >> 3) as usize] |= 1 << (bit & 7);
+    }
+}
+
+impl Kernel for Insert<'_> {
+    type Output = ();
+
+    fn scalar(mut self) {
+        let Params { hash_funcs, .. } = self.params;
+        let mut i = 0;
+        while hash_funcs - i >= 4 {
+            let bits: [u32; 4] = bits(self.params, self.element, i);
+            bits.into_iter().for_each(|bit| self.set(bit));
+            i += 4;
+        }
+        for i in i..hash_funcs {
+            let [bit] = bits(self.params, self.element, i);
+            self.set(bit);
+        }
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(mut self, lanes: L) {
+        let (params, element) = (self.params, self.element);
+        {
+            let mut i = 0;
+            while i < params.hash_funcs {
+                let count = params.hash_funcs - i;
+                if count == 1 {
+                    let [bit] = bits(params, element, i);
+                    return self.set(bit);
+                }
+                let bits = bits_in_lanes(lanes, params, element, i);
+                let (mut bytes, mut masks) = ([0; 16], [0; 16]);
+                lanes.store(lanes.shr::<3>(bits), &mut bytes);
+                let places = lanes.and(bits, lanes.splat(7));
+                lanes.store(lanes.shl_each(lanes.splat(1), places), &mut masks);
+                for (&byte, &mask) in bytes.iter().zip(&masks).take(count as usize) {
+                    self.bytes[byte as usize] |= mask as u8;
+                }
+                i = i.saturating_add(16);
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Raw blocks and transactions taken apart without decoding them.
+//!
+//! A node holds raw blocks, and building a `bitcoin::Block` costs more than matching one. The
+//! reader walks the bytes once and hands out borrowed scripts and outpoints. It accepts exactly
+//! what `bitcoin::consensus::deserialize` accepts.
+
+use core::fmt;
+
+use bitcoin::Txid;
+use bitcoin::hashes::{Hash as _, HashEngine as _, sha256d};
+
+/// Why bytes are no block or transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RawError {
+    /// The bytes end inside a field.
+    Truncated {
+        /// Where the field starts.
+        offset: usize,
+        /// The bytes that it needs.
+        needed: u64,
+        /// The bytes that are left.
+        left: usize,
+    },
+    /// A length in more bytes than it needs.
+    NonMinimalLength {
+        /// Where it starts.
+        offset: usize,
+        /// The length.
+        length: u64,
+    },
+    /// No inputs, and then a segwit flag other than 1.
+    UnsupportedSegwitFlag {
+        /// Where the flag is.
+        offset: usize,
+        /// The flag.
+        flag: u8,
+    },
+    /// The segwit flag, and then no input with a witness.
+    NoWitness {
+        /// Where the transaction starts.
+        offset: usize,
+    },
+    /// Bytes behind the end.
+    TrailingBytes(usize),
+    /// More bytes than positions of 32 bits address.
+    TooLarge(usize),
+}
+
+impl fmt::Display for RawError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { offset, needed, left } => {
+                write!(f, "ends early: {needed} bytes needed at offset {offset}, {left} left")
+            }
+            Self::NonMinimalLength { offset, length } => {
+                write!(f, "length {length} at offset {offset} is not encoded in the fewest bytes")
+            }
+            Self::UnsupportedSegwitFlag { offset, flag } => {
+                write!(f, "segwit flag {flag} at offset {offset}, only 1 is known")
+            }
+            Self::NoWitness { offset } => {
+                write!(f, "transaction at offset {offset} has a segwit flag and no witness")
+            }
+            Self::TrailingBytes(count) => write!(f, "{count} bytes after the end"),
+            Self::TooLarge(size) => write!(f, "{size} bytes, the limit is {}", u32::MAX),
+        }
+    }
+}
+
+impl core::error::Error for RawError {}
+
+/// What a filter looks at in a transaction, in the order of the bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part<'a> {
+    Input { outpoint: &'a [u8; 36], script_sig: &'a [u8] },
+    Output { script_pubkey: &'a [u8] },
+}
+
+/// Reads along bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, RawError> {
+        match u32::try_from(bytes.len()) {
+            Ok(_) => Ok(Self { bytes, offset: 0 }),
+            Err(_) => Err(RawError::TooLarge(bytes.len())),
+        }
+    }
+
+    /// From `offset`, which must not be behind the end.
+    pub(crate) fn at(bytes: &'a [u8], offset: usize) -> Self {
+        debug_assert!(offset <= bytes.len());
+        Self { bytes, offset }
+    }
+
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    pub(crate) fn finish(&self) -> Result<(), RawError> {
+        match self.rest().len() {
+            0 => Ok(()),
+            count => Err(RawError::TrailingBytes(count)),
+        }
+    }
+
+    #[inline]
+    fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.offset..]
+    }
+
+    #[inline]
+    fn truncated(&self, needed: u64) -> RawError {
+        RawError::Truncated { offset: self.offset, needed, left: self.rest().len() }
+    }
+
+    #[inline]
+    pub(crate) fn take<const N: usize>(&mut self) -> Result<&'a [u8; N], RawError> {
+        let taken = self.rest().first_chunk().ok_or_else(|| self.truncated(N as u64))?;
+        self.offset += N;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn take_bytes(&mut self, length: u64) -> Result<&'a [u8], RawError> {
+        let taken = usize::try_from(length).ok().and_then(|length| self.rest().get(..length));
+        let taken = taken.ok_or_else(|| self.truncated(length))?;
+        self.offset += taken.len();
+        Ok(taken)
+    }
+
+    #[inline]
+    pub(crate) fn compact_size(&mut self) -> Result<u64, RawError> {
+        let offset = self.offset;
+        let [first] = *self.take()?;
+        let (length, least) = match first {
+            0xfd => (u64::from(u16::from_le_bytes(*self.take()?)), 0xfd),
+            0xfe => (u64::from(u32::from_le_bytes(*self.take()?)), 0x1_0000),
+            0xff => (u64::from_le_bytes(*self.take()?), 0x1_0000_0000),
+            _ => return Ok(u64::from(first)),
+        };
+        if length < least {
+            return Err(RawError::NonMinimalLength { offset, length });
+        }
+        Ok(length)
+    }
+
+    #[inline]
+    fn var_bytes(&mut self) -> Result<&'a [u8], RawError> {
+        let length = self.compact_size()?;
+        self.take_bytes(length)
+    }
+
+    /// Reads a transaction, shows each part to `visit`, and returns its id.
+    #[inline]
+    pub(crate) fn transaction(
+        &mut self,
+        mut visit: impl FnMut(Part<'a>),
+    ) -> Result<Txid, RawError> {
+        let start = self.offset;
+        self.take::<4>()?;
+        let mut body = self.offset;
+        let mut inputs = self.compact_size()?;
+        let is_segwit = inputs == 0;
+        if is_segwit {
+            let offset = self.offset;
+            let [flag] = *self.take()?;
+            if flag != 1 {
+                return Err(RawError::UnsupportedSegwitFlag { offset, flag });
+            }
+            body = self.offset;
+            inputs = self.compact_size()?;
+        }
+        for _ in 0..inputs {
+            let outpoint = self.take()?;
+            let script_sig = self.var_bytes()?;
+            self.take::<4>()?;
+            visit(Part::Input { outpoint, script_sig });
+        }
+        for _ in 0..self.compact_size()? {
+            self.take::<8>()?;
+            let script_pubkey = self.var_bytes()?;
+            visit(Part::Output { script_pubkey });
+        }
+        let body = &self.bytes[body..self.offset];
+        if !is_segwit {
+            self.take::<4>()?;
+            let whole = &self.bytes[start..self.offset];
+            return Ok(Txid::from_raw_hash(sha256d::Hash::hash(whole)));
+        }
+        let mut has_witness = inputs == 0;
+        for _ in 0..inputs {
+            let items = self.compact_size()?;
+            has_witness |= items != 0;
+            for _ in 0..items {
+                self.var_bytes()?;
+            }
+        }
+        if !has_witness {
+            return Err(RawError::NoWitness { offset: start });
+        }
+        // The id leaves out marker, flag and witness.
+        let mut engine = sha256d::Hash::engine();
+        engine.input(&self.bytes[start..start + 4]);
+        engine.input(body);
+        engine.input(self.take::<4>()?);
+        Ok(Txid::from_raw_hash(sha256d::Hash::from_engine(engine)))
+    }
+}

@@ -1,0 +1,40 @@
+//! What a vector unit does with sixteen 32-bit lanes.
+
+/// Sixteen lanes of `u32`, in memory `[u32; 16]` whatever the width of the registers.
+///
+/// A mask holds lane `i` in bit `i`. Arithmetic wraps.
+pub(crate) trait Lanes: Copy {
+    /// Sixteen `u32` in registers.
+    type V: Copy;
+
+    fn splat(self, value: u32) -> Self::V;
+    fn load(self, from: &[u32; 16]) -> Self::V;
+    fn store(self, value: Self::V, to: &mut [u32; 16]);
+
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    fn xor(self, a: Self::V, b: Self::V) -> Self::V;
+    fn and(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The low 32 bits of the product.
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The high 32 bits of the product.
+    fn mul_high(self, a: Self::V, b: Self::V) -> Self::V;
+    fn shl<const BITS: u32>(self, a: Self::V) -> Self::V;
+    fn shr<const BITS: u32>(self, a: Self::V) -> Self::V;
+    /// Each lane by its own count, below 32.
+    fn shl_each(self, a: Self::V, count: Self::V) -> Self::V;
+    /// Each lane by its own count, below 32.
+    fn shr_each(self, a: Self::V, count: Self::V) -> Self::V;
+    fn rotate_left<const BITS: u32>(self, a: Self::V) -> Self::V;
+
+    /// The four bytes, little-endian, at each offset of `bytes`, at least 4 and at most
+    /// `i32::MAX` of them. An offset past the last four bytes reads those.
+    fn gather(self, bytes: &[u8], offsets: Self::V) -> Self::V;
+    /// The lanes whose bit `position`, 0 to 31, is set.
+    fn test_bit(self, a: Self::V, position: Self::V) -> u16;
+    /// `a` where the mask is set, `b` elsewhere.
+    fn select(self, mask: u16, a: Self::V, b: Self::V) -> Self::V;
+    /// Writes the lanes of the mask one behind the other from the start of `to`; what stands
+    /// behind them in `to` afterwards is not defined.
+    fn compress(self, mask: u16, value: Self::V, to: &mut [u32; 16]);
+}

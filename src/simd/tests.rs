@@ -1,0 +1,132 @@
+//! Every lane operation of every backend against plain arithmetic.
+
+use super::{Backend, Kernel, Lanes};
+
+type Sixteen = [u32; 16];
+
+/// Values that reach every bit, carries and signs.
+fn samples() -> impl Iterator<Item = (Sixteen, Sixteen)> {
+    let edges = [0, 1, 7, 8, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0xaaaa_aaaa];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        u32::try_from(state >> 32).unwrap()
+    };
+    (0..200).map(move |round| {
+        let mut pair = ([0; 16], [0; 16]);
+        for lane in 0..16 {
+            pair.0[lane] = if round < 64 { edges[(lane + round) % 8] } else { next() };
+            pair.1[lane] = if round < 64 { edges[(lane + round / 8) % 8] } else { next() };
+        }
+        pair
+    })
+}
+
+/// An operation in both forms; the kernel returns its result.
+macro_rules! operation {
+    ($name:ident, |$a:ident, $b:ident| $plain:expr, |$lanes:ident| $vector:expr) => {
+        #[test]
+        fn $name() {
+            struct Operation(Sixteen, Sixteen);
+            impl Kernel for Operation {
+                type Output = Sixteen;
+                fn scalar(self) -> Sixteen {
+                    core::array::from_fn(|lane| {
+                        let ($a, $b) = (self.0[lane], self.1[lane]);
+                        let _ = $b;
+                        $plain
+                    })
+                }
+                #[inline(always)]
+                fn vector<L: Lanes>(self, $lanes: L) -> Sixteen {
+                    let ($a, $b) = ($lanes.load(&self.0), $lanes.load(&self.1));
+                    let _ = $b;
+                    let mut out = [0; 16];
+                    $lanes.store($vector, &mut out);
+                    out
+                }
+            }
+            for (a, b) in samples() {
+                let expected = Operation(a, b).scalar();
+                for backend in Backend::available() {
+                    let result = backend.run(Operation(a, b));
+                    assert_eq!(result, expected, "{backend:?} of {a:x?} and {b:x?}");
+                }
+            }
+        }
+    };
+}
+
+operation!(add, |a, b| a.wrapping_add(b), |lanes| lanes.add(a, b));
+operation!(sub, |a, b| a.wrapping_sub(b), |lanes| lanes.sub(a, b));
+operation!(xor, |a, b| a ^ b, |lanes| lanes.xor(a, b));
+operation!(and, |a, b| a & b, |lanes| lanes.and(a, b));
+operation!(mul, |a, b| a.wrapping_mul(b), |lanes| lanes.mul(a, b));
+operation!(mul_high, |a, b| u32::try_from(u64::from(a) * u64::from(b) >> 32).unwrap(), |lanes| {
+    lanes.mul_high(a, b)
+});
+operation!(shl, |a, b| a << 2, |lanes| lanes.shl::<2>(a));
+operation!(shr, |a, b| a >> 13, |lanes| lanes.shr::<13>(a));
+operation!(shl_each, |a, b| a << (b & 31), |lanes| {
+    lanes.shl_each(a, lanes.and(b, lanes.splat(31)))
+});
+operation!(shr_each, |a, b| a >> (b & 31), |lanes| {
+    lanes.shr_each(a, lanes.and(b, lanes.splat(31)))
+});
+operation!(rotate_left, |a, b| a.rotate_left(13), |lanes| lanes.rotate_left::<13>(a));
+
+/// Masks and what depends on them, as `(mask, selected, compressed, gathered)`.
+struct Masked<'a>(Sixteen, Sixteen, &'a [u8]);
+
+impl Kernel for Masked<'_> {
+    type Output = (u16, Sixteen, Vec<u32>, Sixteen);
+
+    fn scalar(self) -> Self::Output {
+        let Self(a, b, bytes) = self;
+        let lanes = 0..16;
+        let is_set = |lane: usize| a[lane] >> (b[lane] & 31) & 1 != 0;
+        let mask = lanes.clone().map(|lane| u16::from(is_set(lane)) << lane).sum();
+        let select = core::array::from_fn(|lane| if is_set(lane) { a[lane] } else { b[lane] });
+        let compressed = lanes.filter(|&lane| is_set(lane)).map(|lane| a[lane]).collect();
+        let gathered = core::array::from_fn(|lane| {
+            let offset = (a[lane] as usize).min(bytes.len() - 4);
+            u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap())
+        });
+        (mask, select, compressed, gathered)
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) -> Self::Output {
+        let (a, b) = (lanes.load(&self.0), lanes.load(&self.1));
+        let mask = lanes.test_bit(a, lanes.and(b, lanes.splat(31)));
+        let (mut selected, mut compressed, mut gathered) = ([0; 16], [0; 16], [0; 16]);
+        lanes.store(lanes.select(mask, a, b), &mut selected);
+        lanes.compress(mask, a, &mut compressed);
+        lanes.store(lanes.gather(self.2, a), &mut gathered);
+        (mask, selected, compressed[..mask.count_ones() as usize].to_vec(), gathered)
+    }
+}
+
+#[test]
+fn masks_and_gathers() {
+    let bytes: Vec<u8> = (0..=255).map(|byte: u8| byte.wrapping_mul(167)).collect();
+    for (mut a, b) in samples() {
+        for length in [4, 5, 7, 64, 256] {
+            let bytes = &bytes[..length];
+            // Half of the offsets inside, half past the end.
+            a.iter_mut().step_by(2).for_each(|offset| *offset %= 256);
+            let expected = Masked(a, b, bytes).scalar();
+            for backend in Backend::available() {
+                assert_eq!(backend.run(Masked(a, b, bytes)), expected, "{backend:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn fewer_than_four_bytes_are_not_gathered_from() {
+    for backend in Backend::available().filter(|&backend| backend != Backend::SCALAR) {
+        let gather = || backend.run(Masked([0; 16], [0; 16], &[1, 2, 3]));
+        assert!(std::panic::catch_unwind(gather).is_err(), "{backend:?}");
+    }
+}

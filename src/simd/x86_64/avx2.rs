@@ -1,0 +1,244 @@
+//! AVX2: sixteen lanes in two registers.
+
+#![expect(unsafe_code, reason = "CPU intrinsics")]
+
+use core::arch::x86_64::{
+    __m256i, _mm256_add_epi32, _mm256_and_si256, _mm256_blend_epi32, _mm256_blendv_epi8,
+    _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_i32gather_epi32, _mm256_loadu_si256,
+    _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32, _mm256_mullo_epi32,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_shuffle_epi32, _mm256_sllv_epi32,
+    _mm256_srlv_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_xor_si256,
+};
+
+use super::{cpu_has, last_offset};
+use crate::simd::{Kernel, Lanes};
+
+/// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::simd) struct Avx2(());
+
+/// One intrinsic on registers.
+macro_rules! op {
+    ($intrinsic:expr) => {{
+        // SAFETY: an `Avx2` is at hand, so `detect` found the features of the intrinsic, which
+        // asks for nothing else.
+        unsafe { $intrinsic }
+    }};
+}
+
+/// The same intrinsic on both registers.
+macro_rules! both {
+    ($intrinsic:ident $(::<$constant:literal>)? ($($argument:expr),*)) => {
+        [
+            op!($intrinsic$(::<$constant>)?($($argument[0]),*)),
+            op!($intrinsic$(::<$constant>)?($($argument[1]),*)),
+        ]
+    };
+}
+
+/// For each mask of eight lanes, the lanes that are set, in order, four bits each.
+static COMPRESS: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let (mut lane, mut place) = (0, 0);
+        while lane < 8 {
+            if mask >> lane & 1 != 0 {
+                table[mask] |= lane << place;
+                place += 4;
+            }
+            lane += 1;
+        }
+        mask += 1;
+    }
+    table
+};
+
+impl Avx2 {
+    #[inline]
+    pub(in crate::simd) fn detect() -> Option<Self> {
+        cpu_has!("avx2", "bmi2", "popcnt").then_some(Self(()))
+    }
+
+    #[inline]
+    pub(in crate::simd) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        #[target_feature(enable = "avx2,bmi2,popcnt")]
+        fn with_features<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
+            kernel.vector(lanes)
+        }
+        op!(with_features(self, kernel))
+    }
+
+    #[inline(always)]
+    fn splat_one(self, value: u32) -> __m256i {
+        op!(_mm256_set1_epi32(value.cast_signed()))
+    }
+
+    #[inline(always)]
+    fn mul_high_one(self, a: __m256i, b: __m256i) -> __m256i {
+        // 64-bit products of the even lanes, then of the odd ones brought to even places.
+        let even = op!(_mm256_mul_epu32(a, b));
+        let a = op!(_mm256_shuffle_epi32::<0b11_11_01_01>(a));
+        let b = op!(_mm256_shuffle_epi32::<0b11_11_01_01>(b));
+        let odd = op!(_mm256_mul_epu32(a, b));
+        let even = op!(_mm256_shuffle_epi32::<0b11_11_01_01>(even));
+        op!(_mm256_blend_epi32::<0b1010_1010>(even, odd))
+    }
+
+    /// All ones in the lanes of the mask's low eight bits.
+    #[inline(always)]
+    fn expand_mask(self, mask: u16) -> __m256i {
+        let bits = [1, 2, 4, 8, 16, 32, 64, 128];
+        let bits = self.load_half(&bits);
+        let set = op!(_mm256_and_si256(self.splat_one(u32::from(mask)), bits));
+        op!(_mm256_cmpeq_epi32(set, bits))
+    }
+
+    #[inline(always)]
+    fn load_half(self, from: &[u32; 8]) -> __m256i {
+        // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+        unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store_half(self, value: __m256i, to: &mut [u32; 8]) {
+        // SAFETY: the array is the 32 bytes that are written; no alignment is asked for.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
+    }
+
+    #[inline(always)]
+    fn compress_half(self, mask: u16, value: __m256i, to: &mut [u32; 8]) {
+        let lanes = self.splat_one(COMPRESS[usize::from(mask & 0xff)]);
+        let places = self.load_half(&[0, 4, 8, 12, 16, 20, 24, 28]);
+        // The permutation reads three bits of each index.
+        let lanes = op!(_mm256_srlv_epi32(lanes, places));
+        self.store_half(op!(_mm256_permutevar8x32_epi32(value, lanes)), to);
+    }
+}
+
+/// The two halves of sixteen lanes.
+#[inline(always)]
+fn halves<T>(lanes: &[T; 16]) -> [&[T; 8]; 2] {
+    let (low, high) = lanes.split_at(8);
+    [low.try_into().expect("half of 16"), high.try_into().expect("half of 16")]
+}
+
+/// The eight lanes from `start`.
+#[inline(always)]
+fn half_mut<T>(lanes: &mut [T; 16], start: usize) -> &mut [T; 8] {
+    (&mut lanes[start..start + 8]).try_into().expect("eight of 16")
+}
+
+impl Lanes for Avx2 {
+    type V = [__m256i; 2];
+
+    #[inline(always)]
+    fn splat(self, value: u32) -> Self::V {
+        [self.splat_one(value); 2]
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[u32; 16]) -> Self::V {
+        halves(from).map(|half| self.load_half(half))
+    }
+
+    #[inline(always)]
+    fn store(self, value: Self::V, to: &mut [u32; 16]) {
+        self.store_half(value[0], half_mut(to, 0));
+        self.store_half(value[1], half_mut(to, 8));
+    }
+
+    #[inline(always)]
+    fn add(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm256_add_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm256_sub_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn xor(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm256_xor_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn and(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm256_and_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm256_mullo_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_high(self, a: Self::V, b: Self::V) -> Self::V {
+        [self.mul_high_one(a[0], b[0]), self.mul_high_one(a[1], b[1])]
+    }
+
+    // Shifts by a constant take the form with a count for each lane, which the compiler turns
+    // into the one with an immediate.
+
+    #[inline(always)]
+    fn shl<const BITS: u32>(self, a: Self::V) -> Self::V {
+        self.shl_each(a, self.splat(BITS))
+    }
+
+    #[inline(always)]
+    fn shr<const BITS: u32>(self, a: Self::V) -> Self::V {
+        self.shr_each(a, self.splat(BITS))
+    }
+
+    #[inline(always)]
+    fn shl_each(self, a: Self::V, count: Self::V) -> Self::V {
+        both!(_mm256_sllv_epi32(a, count))
+    }
+
+    #[inline(always)]
+    fn shr_each(self, a: Self::V, count: Self::V) -> Self::V {
+        both!(_mm256_srlv_epi32(a, count))
+    }
+
+    #[inline(always)]
+    fn rotate_left<const BITS: u32>(self, a: Self::V) -> Self::V {
+        let (up, down) = (self.shl::<BITS>(a), self.shr_each(a, self.splat(32 - BITS)));
+        self.xor(up, down)
+    }
+
+    #[inline(always)]
+    fn gather(self, bytes: &[u8], offsets: Self::V) -> Self::V {
+        let last = self.splat(last_offset(bytes));
+        let offsets = both!(_mm256_min_epu32(offsets, last));
+        offsets.map(|offsets| {
+            // SAFETY: every offset was brought down to at most `bytes.len() - 4`, which is not
+            // negative as an `i32`.
+            unsafe { _mm256_i32gather_epi32::<1>(bytes.as_ptr().cast(), offsets) }
+        })
+    }
+
+    #[inline(always)]
+    fn test_bit(self, a: Self::V, position: Self::V) -> u16 {
+        // The bit goes to the sign: left by 31 - position.
+        let count = self.sub(self.splat(31), position);
+        let [low, high] = self.shl_each(a, count).map(|signs| {
+            let signs = op!(_mm256_castsi256_ps(signs));
+            op!(_mm256_movemask_ps(signs)).cast_unsigned()
+        });
+        u16::try_from(low | high << 8).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn select(self, mask: u16, a: Self::V, b: Self::V) -> Self::V {
+        let masks = [self.expand_mask(mask), self.expand_mask(mask >> 8)];
+        both!(_mm256_blendv_epi8(b, a, masks))
+    }
+
+    #[inline(always)]
+    fn compress(self, mask: u16, value: Self::V, to: &mut [u32; 16]) {
+        self.compress_half(mask, value[0], half_mut(to, 0));
+        let low = (mask & 0xff).count_ones() as usize;
+        self.compress_half(mask >> 8, value[1], half_mut(to, low));
+    }
+}

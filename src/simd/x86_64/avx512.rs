@@ -1,0 +1,152 @@
+//! AVX-512: sixteen lanes in one register.
+
+#![expect(unsafe_code, reason = "CPU intrinsics")]
+
+use core::arch::x86_64::{
+    __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_i32gather_epi32, _mm512_loadu_si512,
+    _mm512_mask_blend_epi32, _mm512_maskz_compress_epi32, _mm512_min_epu32, _mm512_mul_epu32,
+    _mm512_mullo_epi32, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_epi32,
+    _mm512_sllv_epi32, _mm512_srlv_epi32, _mm512_storeu_si512, _mm512_sub_epi32,
+    _mm512_test_epi32_mask, _mm512_xor_si512,
+};
+
+use super::{cpu_has, last_offset};
+use crate::simd::{Kernel, Lanes};
+
+/// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::simd) struct Avx512(());
+
+/// One intrinsic on registers.
+macro_rules! op {
+    ($intrinsic:expr) => {{
+        // SAFETY: an `Avx512` is at hand, so `detect` found the features of the intrinsic, which
+        // asks for nothing else.
+        unsafe { $intrinsic }
+    }};
+}
+
+impl Avx512 {
+    #[inline]
+    pub(in crate::simd) fn detect() -> Option<Self> {
+        cpu_has!("avx512f", "avx512vl", "avx512bw", "bmi2", "popcnt").then_some(Self(()))
+    }
+
+    #[inline]
+    pub(in crate::simd) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,bmi2,popcnt")]
+        fn with_features<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
+            kernel.vector(lanes)
+        }
+        op!(with_features(self, kernel))
+    }
+}
+
+impl Lanes for Avx512 {
+    type V = __m512i;
+
+    #[inline(always)]
+    fn splat(self, value: u32) -> __m512i {
+        op!(_mm512_set1_epi32(value.cast_signed()))
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[u32; 16]) -> __m512i {
+        // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+        unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store(self, value: __m512i, to: &mut [u32; 16]) {
+        // SAFETY: the array is the 64 bytes that are written; no alignment is asked for.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_add_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_sub_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn xor(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_xor_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_and_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mullo_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_high(self, a: __m512i, b: __m512i) -> __m512i {
+        // 64-bit products of the even lanes, then of the odd ones brought to even places.
+        let even = op!(_mm512_mul_epu32(a, b));
+        let a = op!(_mm512_shuffle_epi32::<0b11_11_01_01>(a));
+        let b = op!(_mm512_shuffle_epi32::<0b11_11_01_01>(b));
+        let odd = op!(_mm512_mul_epu32(a, b));
+        let even = op!(_mm512_shuffle_epi32::<0b11_11_01_01>(even));
+        self.select(0xaaaa, odd, even)
+    }
+
+    // Shifts by a constant take the form with a count for each lane, which the compiler turns
+    // into the one with an immediate.
+
+    #[inline(always)]
+    fn shl<const BITS: u32>(self, a: __m512i) -> __m512i {
+        self.shl_each(a, self.splat(BITS))
+    }
+
+    #[inline(always)]
+    fn shr<const BITS: u32>(self, a: __m512i) -> __m512i {
+        self.shr_each(a, self.splat(BITS))
+    }
+
+    #[inline(always)]
+    fn shl_each(self, a: __m512i, count: __m512i) -> __m512i {
+        op!(_mm512_sllv_epi32(a, count))
+    }
+
+    #[inline(always)]
+    fn shr_each(self, a: __m512i, count: __m512i) -> __m512i {
+        op!(_mm512_srlv_epi32(a, count))
+    }
+
+    #[inline(always)]
+    fn rotate_left<const BITS: u32>(self, a: __m512i) -> __m512i {
+        op!(_mm512_rolv_epi32(a, self.splat(BITS)))
+    }
+
+    #[inline(always)]
+    fn gather(self, bytes: &[u8], offsets: __m512i) -> __m512i {
+        let offsets = op!(_mm512_min_epu32(offsets, self.splat(last_offset(bytes))));
+        // SAFETY: every offset was brought down to at most `bytes.len() - 4`, which is not
+        // negative as an `i32`.
+        unsafe { _mm512_i32gather_epi32::<1>(offsets, bytes.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn test_bit(self, a: __m512i, position: __m512i) -> u16 {
+        let bit = self.shl_each(self.splat(1), position);
+        op!(_mm512_test_epi32_mask(a, bit))
+    }
+
+    #[inline(always)]
+    fn select(self, mask: u16, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mask_blend_epi32(mask, b, a))
+    }
+
+    #[inline(always)]
+    fn compress(self, mask: u16, value: __m512i, to: &mut [u32; 16]) {
+        self.store(op!(_mm512_maskz_compress_epi32(mask, value)), to);
+    }
+}

@@ -1,0 +1,28 @@
+//! The vector units of x86-64.
+
+mod avx2;
+mod avx512;
+
+pub(super) use avx2::Avx2;
+pub(super) use avx512::Avx512;
+
+/// Whether the CPU has every one of the features: asked at run time with `std`, otherwise what
+/// the crate was compiled for.
+macro_rules! cpu_has {
+    ($($feature:tt),+) => {{
+        #[cfg(feature = "std")]
+        { $(std::arch::is_x86_feature_detected!($feature))&&+ }
+        #[cfg(not(feature = "std"))]
+        { cfg!(all($(target_feature = $feature),+)) }
+    }};
+}
+use cpu_has;
+
+/// The last offset from which four bytes can be gathered.
+///
+/// Panics unless there are at least four bytes and at most `i32::MAX`.
+#[inline(always)]
+fn last_offset(bytes: &[u8]) -> u32 {
+    let last = bytes.len().checked_sub(4).and_then(|last| i32::try_from(last).ok());
+    last.expect("4 to 2^31 - 1 bytes to gather from").cast_unsigned()
+}
