@@ -89,7 +89,9 @@ impl Both {
         match &case["insert"] {
             Value::Null => {}
             Value::Array(many) => {
-                many.iter().for_each(|hex| self.insert(&from_hex(str(hex))));
+                for hex in many {
+                    self.insert(&from_hex(str(hex)));
+                }
                 count += many.len();
             }
             one => {
@@ -130,11 +132,15 @@ fn filterload_payloads() {
             assert_eq!(list(case, "insert_kinds"), ["public_key", "public_key_hash"]);
             both.library.insert_key(&key);
             elements.extend([key.to_bytes(), key.pubkey_hash().to_byte_array().to_vec()]);
-            elements.iter().for_each(|element| both.slow.insert(element));
+            for element in &elements {
+                both.slow.insert(element);
+            }
             assert!(both.library.contains_key(&key), "{payload}: the key");
         } else {
             elements.extend(list(case, "insert").iter().map(|hex| from_hex(str(hex))));
-            elements.iter().for_each(|element| both.insert(element));
+            for element in &elements {
+                both.insert(element);
+            }
             for absent in list(case, "absent") {
                 assert!(!both.contains(&from_hex(str(absent))), "{payload}: {absent} is absent");
             }
