@@ -1,5 +1,12 @@
 //! The peer: BIP37 as a plain loop over crate `mur3`.
 
+use std::ops::Range;
+
+use bitcoin::consensus::serialize;
+use bitcoin::hashes::Hash as _;
+use bitcoin::script::Instruction;
+use bitcoin::{Block, Script};
+
 /// The seed of hash function `i` is `i * SEED_STEP + tweak`.
 const SEED_STEP: u32 = 0xfba4_c795;
 
@@ -32,4 +39,83 @@ impl PlainFilter {
             self.data[bit >> 3] >> (bit & 7) & 1 != 0
         })
     }
+}
+
+/// A block's elements, one behind the other in the order of Core's `IsRelevantAndUpdate`.
+pub(crate) struct Extracted {
+    bytes: Vec<u8>,
+    transactions: Vec<ExtractedTransaction>,
+}
+
+struct ExtractedTransaction {
+    txid: [u8; 32],
+    /// Output number and place of each push.
+    outputs: Vec<(u32, Range<usize>)>,
+    inputs: Vec<Range<usize>>,
+}
+
+impl Extracted {
+    pub(crate) fn new(block: &Block) -> Self {
+        let mut bytes = Vec::new();
+        let mut put = |data: &[u8]| {
+            bytes.extend(data);
+            bytes.len() - data.len()..bytes.len()
+        };
+        let mut transactions = Vec::new();
+        for transaction in &block.txdata {
+            let mut outputs = Vec::new();
+            for (vout, output) in (0..).zip(&transaction.output) {
+                for data in pushes(&output.script_pubkey) {
+                    outputs.push((vout, put(data)));
+                }
+            }
+            let mut inputs = Vec::new();
+            for input in &transaction.input {
+                inputs.push(put(&serialize(&input.previous_output)));
+                inputs.extend(pushes(&input.script_sig).map(&mut put));
+            }
+            let txid = transaction.compute_txid().to_byte_array();
+            transactions.push(ExtractedTransaction { txid, outputs, inputs });
+        }
+        Self { bytes, transactions }
+    }
+
+    pub(crate) fn num_elements(&self) -> usize {
+        self.transactions.iter().map(|tx| 1 + tx.outputs.len() + tx.inputs.len()).sum()
+    }
+
+    /// The transactions that match, in order; with `update_all`, outpoints of matched outputs are
+    /// inserted.
+    pub(crate) fn matches(&self, filter: &mut PlainFilter, update_all: bool) -> Vec<u32> {
+        let mut matches = Vec::new();
+        for (index, transaction) in (0..).zip(&self.transactions) {
+            let mut found = filter.contains(&transaction.txid);
+            let mut matched = None;
+            for (vout, place) in &transaction.outputs {
+                if matched != Some(vout) && filter.contains(&self.bytes[place.clone()]) {
+                    found = true;
+                    matched = Some(vout);
+                    if update_all {
+                        let mut outpoint = [0; 36];
+                        outpoint[..32].copy_from_slice(&transaction.txid);
+                        outpoint[32..].copy_from_slice(&vout.to_le_bytes());
+                        filter.insert(&outpoint);
+                    }
+                }
+            }
+            let mut inputs = transaction.inputs.iter();
+            if found || inputs.any(|place| filter.contains(&self.bytes[place.clone()])) {
+                matches.push(index);
+            }
+        }
+        matches
+    }
+}
+
+/// The non-empty pushes before the first malformed one.
+fn pushes(script: &Script) -> impl Iterator<Item = &[u8]> {
+    script.instructions().map_while(Result::ok).filter_map(|instruction| match instruction {
+        Instruction::PushBytes(data) if !data.is_empty() => Some(data.as_bytes()),
+        _ => None,
+    })
 }

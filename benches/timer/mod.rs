@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Report {
     quick: bool,
     json: Option<String>,
+    parts: Vec<String>,
     rows: Vec<serde_json::Value>,
 }
 
@@ -18,19 +19,27 @@ struct Timing {
 }
 
 impl Report {
-    /// Reads `--quick` and `--json FILE`; `cargo bench` adds `--bench`.
+    /// Reads `--quick`, `--json FILE` and names of parts; `cargo bench` adds `--bench`.
     pub(crate) fn from_args() -> Self {
-        let mut report = Self { quick: false, json: None, rows: Vec::new() };
+        let mut report = Self { quick: false, json: None, parts: Vec::new(), rows: Vec::new() };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--bench" => {}
                 "--quick" => report.quick = true,
                 "--json" => report.json = Some(args.next().expect("--json takes a file")),
-                other => panic!("unknown argument {other}; known: --quick, --json FILE"),
+                flag if flag.starts_with('-') => {
+                    panic!("unknown argument {flag}; known: --quick, --json FILE, names of parts")
+                }
+                part => report.parts.push(part.to_owned()),
             }
         }
         report
+    }
+
+    /// Whether this part was asked for; without any, all are.
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|asked| asked == part)
     }
 
     /// Smaller data and fewer runs, for CI.

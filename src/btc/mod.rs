@@ -1,4 +1,7 @@
 //! Bitcoin.
 
 pub mod bip37;
+mod raw;
 pub mod script;
+
+pub use raw::RawError;

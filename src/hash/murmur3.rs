@@ -6,10 +6,9 @@
 //!
 //! Source: Austin Appleby's public-domain `MurmurHash3.cpp`, as Bitcoin Core's `hash.cpp` has it.
 
-const C1: u32 = 0xcc9e_2d51;
-const C2: u32 = 0x1b87_3593;
-
-/// Constants of the per-block step `h = rotl(h, ROTATE) * 5 + ADD` that vector code repeats.
+/// First and second multiplier of [`mix_block`].
+pub(crate) const MIX: [u32; 2] = [0xcc9e_2d51, 0x1b87_3593];
+/// What [`absorb`] adds.
 pub(crate) const ABSORB_ADD: u32 = 0xe654_6b64;
 /// First and second multiplier of [`finalize`].
 pub(crate) const FMIX: [u32; 2] = [0x85eb_ca6b, 0xc2b2_ae35];
@@ -35,7 +34,7 @@ pub fn murmur3_32(seed: u32, data: &[u8]) -> u32 {
 /// The seed-independent mixing of a four-byte block, little-endian.
 #[inline(always)]
 pub(crate) fn mix_block(block: u32) -> u32 {
-    block.wrapping_mul(C1).rotate_left(15).wrapping_mul(C2)
+    block.wrapping_mul(MIX[0]).rotate_left(15).wrapping_mul(MIX[1])
 }
 
 /// The same for the last 0 to 3 bytes; no bytes mix to 0, which `^` leaves without effect.

@@ -12,8 +12,10 @@ use core::fmt;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, Transaction, Txid};
 
-use super::{BloomFilter, UpdateMode};
-use crate::btc::script::{ScriptType, pushes};
+use super::elements::Place;
+use super::probe::batch::{self, MixedChunk, Scratch};
+use super::{BlockElements, BloomFilter, Elements, UpdateMode};
+use crate::btc::script::ScriptType;
 
 /// Why a transaction matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,16 +90,10 @@ impl TxMatch {
 impl BloomFilter {
     /// Whether `tx` may be relevant, and why; inserts outpoints as the filter's flags say.
     ///
-    /// `None` is certain: no element of the transaction was ever inserted. For whole blocks,
-    /// matching over their elements is several times faster.
+    /// `None` is certain: no element of the transaction was ever inserted. For whole blocks
+    /// [`match_block`](Self::match_block) is several times faster.
     pub fn match_transaction(&mut self, tx: &Transaction) -> Option<TxMatch> {
-        let txid = tx.compute_txid();
-        let reasons = if self.data().is_empty() {
-            alloc::vec![MatchReason::Everything]
-        } else {
-            self.reasons(tx, txid)
-        };
-        (!reasons.is_empty()).then_some(TxMatch { index: 0, txid, reasons })
+        self.match_elements(&Elements::from_transaction(tx)).pop()
     }
 
     /// Core's `IsRelevantAndUpdate`: [`match_transaction`](Self::match_transaction) without the
@@ -106,41 +102,218 @@ impl BloomFilter {
         self.match_transaction(tx).is_some()
     }
 
-    fn reasons(&mut self, tx: &Transaction, txid: Txid) -> Vec<MatchReason> {
+    /// The transactions of a block that may be relevant, in their order, and why. What an earlier
+    /// one has inserted by the filter's flags, a later one sees.
+    pub fn match_block(&mut self, block: &BlockElements<'_>) -> Vec<TxMatch> {
+        self.match_elements(block.elements())
+    }
+
+    /// The transactions that may be relevant, in their order, and why: as if each were matched
+    /// after the other.
+    ///
+    /// # Cost
+    /// A few nanoseconds for each element.
+    pub fn match_elements(&mut self, elements: &Elements<'_>) -> Vec<TxMatch> {
+        let mut matches = Vec::new();
+        if self.data().is_empty() {
+            let reasons = alloc::vec![MatchReason::Everything];
+            matches.extend((0..).zip(elements.txids()).map(|(index, &txid)| TxMatch {
+                index,
+                txid,
+                reasons: reasons.clone(),
+            }));
+            return matches;
+        }
+        let mut verdicts = Verdicts::new(self, elements);
+        let mut next = 0;
+        while let Some(transaction) = verdicts.next_candidate(next, elements) {
+            let reasons = self.reasons(elements, transaction, &mut verdicts);
+            if !reasons.is_empty() {
+                let index = u32::try_from(transaction).expect("transactions have 10 bytes");
+                matches.push(TxMatch { index, txid: elements.txids()[transaction], reasons });
+            }
+            next = transaction + 1;
+        }
+        matches
+    }
+
+    /// Core's `IsRelevantAndUpdate`, for a filter that has data.
+    fn reasons(
+        &mut self,
+        elements: &Elements<'_>,
+        transaction: usize,
+        verdicts: &mut Verdicts,
+    ) -> Vec<MatchReason> {
         let mut reasons = Vec::new();
-        if self.contains(txid.as_byte_array()) {
+        if verdicts.contains_txid(self, elements, transaction) {
             reasons.push(MatchReason::Txid);
         }
-        for (vout, output) in (0..).zip(&tx.output) {
-            let script = output.script_pubkey.as_bytes();
-            let Some(push) = self.first_push(script) else { continue };
-            let inserted = match self.update_mode() {
-                UpdateMode::None => false,
-                UpdateMode::All => true,
-                UpdateMode::P2PubkeyOnly => ScriptType::of(script) != ScriptType::Other,
-            };
-            if inserted {
-                self.insert_outpoint(&OutPoint { txid, vout });
+        let (mut script, mut push) = (None, 0);
+        let mut matched = None;
+        for element in elements.elements_of(transaction) {
+            let place = elements.place(element);
+            match place {
+                Place::Output(vout) if matched == Some(vout) => continue,
+                Place::Output(_) => {}
+                Place::Outpoint(_) | Place::InputData(_) if !reasons.is_empty() => break,
+                Place::Outpoint(_) | Place::InputData(_) => {}
             }
-            reasons.push(MatchReason::Output { vout, push, inserted });
-        }
-        if !reasons.is_empty() {
-            return reasons;
-        }
-        for (vin, input) in (0..).zip(&tx.input) {
-            if self.contains_outpoint(&input.previous_output) {
-                reasons.push(MatchReason::Spent { vin });
-                break;
+            push = if script == Some(place) { push + 1 } else { 0 };
+            script = Some(place);
+            if !verdicts.contains(self, elements, elements.slot(element)) {
+                continue;
             }
-            if let Some(push) = self.first_push(input.script_sig.as_bytes()) {
-                reasons.push(MatchReason::InputData { vin, push });
-                break;
-            }
+            reasons.push(match place {
+                Place::Output(vout) => {
+                    matched = Some(vout);
+                    let inserted = self.updates_for(elements, transaction, vout);
+                    if inserted {
+                        let txid = elements.txids()[transaction];
+                        self.insert_outpoint(&OutPoint { txid, vout });
+                        verdicts.inserted();
+                    }
+                    MatchReason::Output { vout, push, inserted }
+                }
+                Place::Outpoint(vin) => MatchReason::Spent { vin },
+                Place::InputData(vin) => MatchReason::InputData { vin, push },
+            });
         }
         reasons
     }
 
-    fn first_push(&self, script: &[u8]) -> Option<u32> {
-        (0..).zip(pushes(script)).find(|(_, data)| self.contains(data)).map(|(push, _)| push)
+    /// Whether the flags ask to insert the outpoint of a matched output.
+    fn updates_for(&self, elements: &Elements<'_>, transaction: usize, vout: u32) -> bool {
+        match self.update_mode() {
+            UpdateMode::None => false,
+            UpdateMode::All => true,
+            UpdateMode::P2PubkeyOnly => {
+                let script = elements.output_script(transaction, vout);
+                ScriptType::of(script) != ScriptType::Other
+            }
+        }
+    }
+}
+
+/// Fewer elements than this are probed one by one, when they are asked for.
+const BATCH: usize = 64;
+
+/// What the filter may contain, while it grows.
+struct Verdicts {
+    /// Element slots, then ids, that the filter may contain; `None` until probed.
+    contained: Option<Vec<u32>>,
+    /// The transactions that have one of them.
+    candidates: Vec<u32>,
+    /// For each element slot, then each id, a bit that it selects and that was clear when last
+    /// looked, or `CONTAINED`. Empty if the filter can't grow.
+    first_clear: Vec<u32>,
+    /// Whether the filter has grown since it was probed.
+    grown: bool,
+}
+
+const CONTAINED: u32 = u32::MAX;
+
+impl Verdicts {
+    /// Probes all elements at once, if they are enough to make that worth it.
+    fn new(filter: &BloomFilter, elements: &Elements<'_>) -> Self {
+        let mut verdicts =
+            Self { contained: None, candidates: Vec::new(), first_clear: Vec::new(), grown: false };
+        if elements.num_elements() < BATCH {
+            return verdicts;
+        }
+        let mut contained = Vec::new();
+        if filter.update_mode() != UpdateMode::None {
+            verdicts.first_clear.resize(elements.num_elements() + batch::OVERRUN, CONTAINED);
+        }
+        let first_clear = Some(&mut verdicts.first_clear[..]).filter(|places| !places.is_empty());
+        probe_all(filter, elements, first_clear, &mut contained);
+        for &slot in &contained {
+            if let Some(place) = verdicts.first_clear.get_mut(slot as usize) {
+                *place = CONTAINED;
+            }
+        }
+        verdicts.candidates.extend(contained.iter().map(|&slot| elements.transaction_in(slot)));
+        verdicts.candidates.sort_unstable();
+        verdicts.candidates.dedup();
+        contained.sort_unstable();
+        verdicts.contained = Some(contained);
+        verdicts
+    }
+
+    /// The next transaction from `from` on that can match.
+    fn next_candidate(&self, from: usize, elements: &Elements<'_>) -> Option<usize> {
+        if self.contained.is_none() || self.grown {
+            return Some(from).filter(|&from| from < elements.len());
+        }
+        let next = self.candidates.partition_point(|&candidate| (candidate as usize) < from);
+        self.candidates.get(next).map(|&candidate| candidate as usize)
+    }
+
+    fn inserted(&mut self) {
+        self.grown = true;
+    }
+
+    #[inline]
+    fn contains_txid(
+        &mut self,
+        filter: &BloomFilter,
+        elements: &Elements<'_>,
+        index: usize,
+    ) -> bool {
+        let bytes = elements.txids()[index].as_byte_array();
+        self.at(filter, elements.num_slots() + index, || bytes)
+    }
+
+    #[inline]
+    fn contains(&mut self, filter: &BloomFilter, elements: &Elements<'_>, slot: u32) -> bool {
+        self.at(filter, slot as usize, || elements.bytes(slot))
+    }
+
+    #[inline]
+    fn at<'a>(&mut self, filter: &BloomFilter, slot: usize, bytes: impl Fn() -> &'a [u8]) -> bool {
+        let Some(contained) = &self.contained else { return filter.contains(bytes()) };
+        let Some(first_clear) = self.first_clear.get_mut(slot) else {
+            return u32::try_from(slot).is_ok_and(|slot| contained.binary_search(&slot).is_ok());
+        };
+        // Only an insertion that set the recorded bit can have made a difference.
+        if *first_clear != CONTAINED && filter.view().is_set(*first_clear) {
+            *first_clear = filter.first_clear(bytes()).unwrap_or(CONTAINED);
+        }
+        *first_clear == CONTAINED
+    }
+}
+
+/// Probes every element, a chunk at a time. Numbers are those of the slots; the ids follow.
+fn probe_all(
+    filter: &BloomFilter,
+    elements: &Elements<'_>,
+    mut first_clear: Option<&mut [u32]>,
+    contained: &mut Vec<u32>,
+) {
+    let (backend, view) = (filter.backend(), filter.view());
+    let mut chunk = MixedChunk::new();
+    let mut scratch = Scratch::default();
+    for (blocks, slots) in elements.classes() {
+        for start in slots.clone().step_by(batch::CHUNK) {
+            let slots = start..slots.end.min(start + batch::CHUNK as u32);
+            chunk.fill(backend, blocks, slots.map(|slot| elements.bytes(slot)));
+            let first_clear = first_clear.as_deref_mut();
+            batch::probe(backend, view, &chunk, start, &mut scratch, first_clear, contained);
+        }
+    }
+    for slot in elements.long_slots() {
+        let clear = filter.first_clear(elements.bytes(slot));
+        if let (Some(bit), Some(first_clear)) = (clear, &mut first_clear) {
+            first_clear[slot as usize] = bit;
+        }
+        if clear.is_none() {
+            contained.push(slot);
+        }
+    }
+    let mut start = elements.num_slots() as u32;
+    for txids in elements.txids().chunks(batch::CHUNK) {
+        chunk.fill(backend, 8, txids.iter().map(|txid| &txid.as_byte_array()[..]));
+        let first_clear = first_clear.as_deref_mut();
+        batch::probe(backend, view, &chunk, start, &mut scratch, first_clear, contained);
+        start += txids.len() as u32;
     }
 }

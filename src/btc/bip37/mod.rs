@@ -2,12 +2,14 @@
 
 mod bit_array;
 mod bloom_filter;
+mod elements;
 mod matching;
 mod payload;
 mod probe;
 mod sizing;
 
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};
+pub use elements::{BlockElements, Elements};
 pub use matching::{MatchReason, TxMatch};
 pub use payload::{AddedData, PayloadError};
 pub use sizing::{SizingError, core_sizing};

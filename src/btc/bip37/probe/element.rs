@@ -1,6 +1,6 @@
 //! One element against one filter: hash functions in lanes.
 
-use super::{FilterView, MurmurLanes as _, Params, SEED_STEP};
+use super::{FilterView, MurmurLanes as _, Params, SEED_STEP, first_lanes};
 use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
 use crate::simd::{Backend, Kernel, Lanes};
 
@@ -43,12 +43,6 @@ fn bits_in_lanes<L: Lanes>(lanes: L, params: Params, element: &[u8], i: u32) -> 
     let tail = lanes.splat(mix_tail(tail));
     let hash = lanes.finalize(hash, tail, lanes.splat(length(element)));
     lanes.reduce(hash, lanes.broadcast(params.reduction))
-}
-
-/// A mask of the first `count` lanes, all sixteen from 16 on.
-#[inline(always)]
-fn first_lanes(count: u32) -> u16 {
-    if count >= 16 { u16::MAX } else { (1 << count) - 1 }
 }
 
 /// The first bit that `element` selects and that is clear, in the order of the hash functions;

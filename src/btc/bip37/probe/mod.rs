@@ -4,6 +4,7 @@
 //! functions. What is left to the seeds runs in SIMD lanes: [`element`] spreads the hash
 //! functions of one element over them, [`batch`] many elements, [`bank`] many filters.
 
+pub(super) mod batch;
 pub(super) mod element;
 
 use super::bit_array::Reduction;
@@ -43,6 +44,12 @@ impl FilterView<'_> {
     }
 }
 
+/// A mask of the first `count` lanes, all sixteen from 16 on.
+#[inline(always)]
+fn first_lanes(count: u32) -> u16 {
+    if count >= 16 { u16::MAX } else { (1 << count) - 1 }
+}
+
 /// A filter's parameters in every lane.
 #[derive(Clone, Copy)]
 struct Broadcast<V> {
@@ -60,6 +67,12 @@ trait MurmurLanes: Lanes {
             shift: self.splat(reduction.shift),
             num_bits: self.splat(reduction.num_bytes << 3),
         }
+    }
+
+    #[inline(always)]
+    fn mix_block(self, block: Self::V) -> Self::V {
+        let [first, second] = murmur3::MIX.map(|factor| self.splat(factor));
+        self.mul(self.rotate_left::<15>(self.mul(block, first)), second)
     }
 
     #[inline(always)]
