@@ -11,6 +11,8 @@ mod entry_points;
 mod fixtures;
 #[path = "differential/matching.rs"]
 mod matching;
+#[path = "support/mutation.rs"]
+mod mutation;
 #[path = "support/oracle.rs"]
 #[expect(dead_code, reason = "no oracle cases here, only their blocks")]
 mod oracle;
@@ -22,6 +24,8 @@ mod peers;
 mod random_block;
 #[path = "support/random_filters.rs"]
 mod random_filters;
+#[path = "differential/raw.rs"]
+mod raw;
 #[path = "support/rng.rs"]
 mod rng;
 #[expect(dead_code, reason = "scripts on their own are the oracle's business")]

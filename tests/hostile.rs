@@ -7,6 +7,8 @@ mod allocation;
 #[path = "support/fixtures.rs"]
 #[expect(dead_code, reason = "one block is enough here")]
 mod fixtures;
+#[path = "support/mutation.rs"]
+mod mutation;
 #[path = "hostile/mutations.rs"]
 mod mutations;
 #[path = "support/oracle.rs"]
@@ -14,6 +16,8 @@ mod mutations;
 mod oracle;
 #[path = "hostile/payloads.rs"]
 mod payloads;
+#[path = "hostile/raw.rs"]
+mod raw;
 #[path = "support/rng.rs"]
 #[expect(dead_code, reason = "not every kind of number is needed")]
 mod rng;
@@ -23,6 +27,9 @@ mod scripts;
 mod slow_bip37;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use chainsieve::bitcoin::Transaction;
+use chainsieve::btc::bip37::{BloomFilter, TxMatch};
 
 /// Runs `f`; if it panics or asks for more than `factor` times the input and `fixed` bytes on
 /// top, fails with the input that made it so.
@@ -38,6 +45,18 @@ fn survives<T>(name: &str, input: &[u8], factor: usize, fixed: usize, f: impl Fn
         hex::encode(input)
     );
     result
+}
+
+/// Matches a transaction. It is written as bytes and taken apart, at a few dozen bytes for each
+/// element of at least two, in lists that grow by doubling; long lists are probed through tables
+/// of fixed size.
+fn matching_survives(
+    name: &str,
+    raw: &[u8],
+    filter: &mut BloomFilter,
+    tx: &Transaction,
+) -> Option<TxMatch> {
+    survives(name, raw, 80, 400_000, || filter.match_transaction(tx))
 }
 
 #[test]

@@ -4,36 +4,10 @@ use chainsieve::bitcoin::{Transaction, consensus};
 use chainsieve::btc::bip37::{AddedData, BloomFilter};
 use chainsieve::btc::script::{ScriptType, ops};
 
+use crate::mutation::mutated;
 use crate::oracle::cases;
 use crate::rng::Rng;
-use crate::{fixtures, survives};
-
-/// Changes a copy in one to four places: bits, bytes, cuts, doublings.
-pub(crate) fn mutated(rng: &mut Rng, bytes: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for _ in 0..=rng.below(3) {
-        if bytes.is_empty() {
-            break;
-        }
-        let at = rng.below(bytes.len());
-        match rng.below(7) {
-            0 => bytes[at] ^= 1 << rng.below(8),
-            1 => bytes[at] = *rng.pick(&[0, 1, 0x4c, 0x4d, 0x4e, 0x7f, 0x80, 0xfd, 0xfe, 0xff]),
-            2 => bytes.truncate(at),
-            3 => drop(bytes.remove(at)),
-            4 => bytes.insert(at, rng.array::<1>()[0]),
-            5 => {
-                let end = (at + 1 + rng.below(8)).min(bytes.len());
-                bytes[at..end].fill(0xff);
-            }
-            _ => {
-                let copy = bytes[at..(at + 40).min(bytes.len())].to_vec();
-                bytes.splice(at..at, copy);
-            }
-        }
-    }
-    bytes
-}
+use crate::{fixtures, matching_survives, survives};
 
 fn payloads(kind: &str, field: &str) -> Vec<Vec<u8>> {
     let text = fixtures::read("core_oracle_subset.jsonl");
@@ -94,8 +68,7 @@ fn mutated_transactions() {
         parsed += 1;
         let filterload = rng.pick(&filters);
         let (mut filter, _) = BloomFilter::decode_any_size(filterload).expect("valid");
-        // A list of reasons, grown as they come: no more than a few dozen bytes an output.
-        let found = survives("match_transaction", &raw, 20, 400, || filter.match_transaction(&tx));
+        let found = matching_survives("mutated transaction", &raw, &mut filter, &tx);
         matched += usize::from(found.is_some());
     }
     assert!(parsed > 2_000 && matched > 500, "{parsed} parsed, {matched} matched");

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use chainsieve::bitcoin::absolute::LockTime;
 use chainsieve::bitcoin::transaction::Version;
 use chainsieve::bitcoin::{
-    Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness,
+    Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness, consensus,
 };
 use chainsieve::btc::bip37::{BloomFilter, MatchReason};
 use chainsieve::btc::script::{ScriptType, ops, pushes};
 
-use crate::survives;
+use crate::{matching_survives, survives};
 
 /// Reads `script` in every way; returns its pushes and whether it is well formed.
 fn read(script: &[u8]) -> (Vec<Vec<u8>>, bool) {
@@ -139,8 +139,8 @@ fn streams_of_one_byte() {
             assert_eq!(ScriptType::of(&script), ScriptType::Other, "{length} times {byte:#x}");
             let tx = transaction(&script, &script);
             let mut filter = filter_with(&[0xee; 99]);
-            let found_in_tx =
-                survives("match_transaction", &script, 0, 100, || filter.match_transaction(&tx));
+            let raw = consensus::serialize(&*tx);
+            let found_in_tx = matching_survives("one byte repeated", &raw, &mut filter, &tx);
             assert_eq!(found_in_tx, None, "{length} times {byte:#x}");
             if byte == 0 || byte > 0x4e {
                 assert_eq!((found.len(), well_formed), (0, true), "{length} times {byte:#x}");

@@ -1,6 +1,8 @@
 //! Every way the library has to match a block, under one signature.
 
-use chainsieve::btc::bip37::{BloomFilter, MatchReason, TxMatch};
+use chainsieve::bitcoin::{Transaction, consensus};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, MatchReason, TxMatch};
+use chainsieve::simd::Backend;
 
 use crate::oracle::TestBlock;
 use crate::slow_bip37::{Reason, SlowFilter};
@@ -24,18 +26,64 @@ pub(crate) fn slow(filterload: &[u8], block: &TestBlock) -> Outcome {
     Outcome { matches, filter_after: filter.payload() }
 }
 
-/// The library's answers, each with the entry point's name.
+/// The library's answers, each with the name of entry point and backend.
 pub(crate) fn library(filterload: &[u8], block: &TestBlock) -> Vec<(String, Outcome)> {
     let (filter, rest) = BloomFilter::decode_any_size(filterload).expect("a valid payload");
     assert!(rest.is_empty(), "a whole payload");
-    vec![("match_transaction".to_owned(), tx_by_tx(filter, block))]
+    let from_raw = BlockElements::from_raw(&block.raw).expect("a valid block");
+    let from_block = BlockElements::from_block(&block.block);
+
+    let mut outcomes = Vec::new();
+    for backend in Backend::available() {
+        let filter = || filter.clone().with_backend(backend);
+        let mut add = |entry_point: &str, outcome| {
+            outcomes.push((format!("{entry_point} on {}", backend.name()), outcome));
+        };
+        add("match_block of raw bytes", whole_block(filter(), &from_raw));
+        add("match_transaction", tx_by_tx(filter(), block));
+        if backend == Backend::best() {
+            add("match_block of a Block", whole_block(filter(), &from_block));
+            add("match_elements of raw transactions", raw_tx_by_tx(filter(), block));
+        }
+    }
+    assert_eq!(filter.backend(), Backend::best(), "the default backend");
+    outcomes
 }
 
-fn tx_by_tx(mut filter: BloomFilter, block: &TestBlock) -> Outcome {
+fn whole_block(mut filter: BloomFilter, block: &BlockElements<'_>) -> Outcome {
+    let matches = filter.match_block(block);
+    let matches = matches.iter().map(|found| {
+        let index = usize::try_from(found.index).expect("an index");
+        assert_eq!(found.txid, block.txids()[index], "txid of a match");
+        (index, reasons(found))
+    });
+    let matches = matches.collect();
+    Outcome { matches, filter_after: filter.encode() }
+}
+
+fn tx_by_tx(filter: BloomFilter, block: &TestBlock) -> Outcome {
+    one_by_one(filter, block, BloomFilter::match_transaction)
+}
+
+fn raw_tx_by_tx(filter: BloomFilter, block: &TestBlock) -> Outcome {
+    one_by_one(filter, block, |filter, tx| {
+        let raw = consensus::serialize(tx);
+        let elements = Elements::from_raw_transaction(&raw).expect("a valid transaction");
+        let mut matches = filter.match_elements(&elements);
+        assert!(matches.len() <= 1, "one transaction matches once");
+        matches.pop()
+    })
+}
+
+fn one_by_one(
+    mut filter: BloomFilter,
+    block: &TestBlock,
+    matching: impl Fn(&mut BloomFilter, &Transaction) -> Option<TxMatch>,
+) -> Outcome {
     let mut matches = Vec::new();
     for (index, tx) in block.block.txdata.iter().enumerate() {
-        if let Some(found) = filter.match_transaction(tx) {
-            assert_eq!(found.txid, tx.compute_txid(), "txid of a match");
+        if let Some(found) = matching(&mut filter, tx) {
+            assert_eq!((found.index, found.txid), (0, tx.compute_txid()), "a match on its own");
             matches.push((index, reasons(&found)));
         }
     }

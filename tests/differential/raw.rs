@@ -1,0 +1,184 @@
+//! Raw blocks and transactions against `bitcoin`'s decoder: both accept or both refuse, with the
+//! same ids, and the elements that the slow matcher would test.
+
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::bitcoin::{Block, Transaction, consensus};
+use chainsieve::btc::bip37::{BlockElements, Elements};
+
+use crate::corpus_files::Corpus;
+use crate::mutation::mutated;
+use crate::rng::Rng;
+use crate::slow_bip37::outpoint_bytes;
+use crate::slow_bip37::script::non_empty_pushes;
+use crate::{fixtures, random_block};
+
+/// What filters test of a transaction, in the order of BIP37.
+fn elements_of(tx: &Transaction) -> Vec<Vec<u8>> {
+    let mut elements = vec![tx.compute_txid().to_byte_array().to_vec()];
+    for output in &tx.output {
+        let pushes = non_empty_pushes(output.script_pubkey.as_bytes());
+        elements.extend(pushes.into_iter().map(<[u8]>::to_vec));
+    }
+    for input in &tx.input {
+        elements.push(outpoint_bytes(&input.previous_output));
+        let pushes = non_empty_pushes(input.script_sig.as_bytes());
+        elements.extend(pushes.into_iter().map(<[u8]>::to_vec));
+    }
+    elements
+}
+
+fn check_elements(name: &str, ours: &Elements<'_>, transactions: &[Transaction]) {
+    let expected: Vec<_> = transactions.iter().map(elements_of).collect();
+    let got: Vec<Vec<_>> =
+        ours.iter().map(|elements| elements.map(<[u8]>::to_vec).collect()).collect();
+    assert!(got == expected, "{name}: elements");
+    let txids: Vec<_> = transactions.iter().map(Transaction::compute_txid).collect();
+    assert_eq!(ours.txids(), txids, "{name}");
+    assert_eq!((ours.len(), ours.is_empty()), (txids.len(), txids.is_empty()), "{name}");
+    assert_eq!(ours.num_elements(), expected.iter().map(Vec::len).sum::<usize>(), "{name}");
+}
+
+/// True if both accept.
+fn same_block(name: &str, raw: &[u8]) -> bool {
+    let by_bitcoin = consensus::deserialize::<Block>(raw);
+    let ours = BlockElements::from_raw(raw);
+    match (&by_bitcoin, &ours) {
+        (Ok(block), Ok(ours)) => {
+            assert_eq!(*ours.header(), block.header, "{name}");
+            check_elements(name, ours.elements(), &block.txdata);
+            check_elements(name, BlockElements::from_block(block).elements(), &block.txdata);
+            true
+        }
+        (Err(_), Err(error)) => {
+            assert!(!error.to_string().is_empty());
+            false
+        }
+        _ => panic!(
+            "{name}: bitcoin {:?}, library {:?}: {}",
+            by_bitcoin.as_ref().map(|_| "accepts"),
+            ours.as_ref().map(|_| "accepts"),
+            hex::encode(raw)
+        ),
+    }
+}
+
+/// True if both accept.
+fn same_transaction(name: &str, raw: &[u8]) -> bool {
+    let by_bitcoin = consensus::deserialize::<Transaction>(raw);
+    let ours = Elements::from_raw_transaction(raw);
+    match (&by_bitcoin, &ours) {
+        (Ok(tx), Ok(ours)) => {
+            let one = std::slice::from_ref(tx);
+            check_elements(name, ours, one);
+            check_elements(name, &Elements::from_transaction(tx), one);
+            check_elements(name, &ours.clone().into_owned(), one);
+            true
+        }
+        (Err(_), Err(_)) => false,
+        _ => panic!(
+            "{name}: bitcoin {:?}, library {:?}: {}",
+            by_bitcoin.as_ref().map(|_| "accepts"),
+            ours.as_ref().map(|_| "accepts"),
+            hex::encode(raw)
+        ),
+    }
+}
+
+#[test]
+fn whole_and_cut_blocks() {
+    for height in fixtures::BLOCKS {
+        let raw = &fixtures::block(height).raw;
+        assert!(same_block(&format!("block {height}"), raw));
+        let longer = [&raw[..], &[0]].concat();
+        assert!(!same_block(&format!("block {height} and a byte"), &longer));
+    }
+    let raw = &fixtures::block(170).raw;
+    for end in 0..raw.len() {
+        assert!(!same_block(&format!("block 170 cut at {end}"), &raw[..end]));
+    }
+}
+
+#[test]
+fn damaged_transactions() {
+    let mut rng = Rng::new(21);
+    let mut originals = Vec::new();
+    for height in fixtures::BLOCKS {
+        let block = &fixtures::block(height).block;
+        originals.extend(block.txdata.iter().map(consensus::serialize));
+    }
+    let words: Vec<_> = [1, 20, 33].map(|length| rng.bytes(length)).into();
+    let made_up = random_block::block(&mut rng, 300, &words);
+    originals.extend(made_up.block.txdata.iter().map(consensus::serialize));
+    originals.retain(|raw| raw.len() < 1_000);
+    assert!(originals.len() > 400);
+
+    let (mut accepted, mut refused) = (0, 0);
+    for case in 0..60_000 {
+        let original = rng.pick(&originals).clone();
+        let raw = mutated(&mut rng, &original);
+        let both = same_transaction(&format!("case {case}"), &raw);
+        *if both { &mut accepted } else { &mut refused } += 1;
+    }
+    assert!(accepted > 5_000 && refused > 5_000, "{accepted} accepted, {refused} refused");
+}
+
+#[test]
+fn damaged_blocks() {
+    let mut rng = Rng::new(22);
+    let words: Vec<_> = [1, 20, 33].map(|length| rng.bytes(length)).into();
+    let mut originals: Vec<_> =
+        (1..6).map(|count| random_block::block(&mut rng, count, &words).raw.clone()).collect();
+    originals.push(fixtures::block(170).raw.clone());
+    let (mut accepted, mut refused) = (0, 0);
+    for case in 0..40_000 {
+        let original = rng.pick(&originals).clone();
+        let raw = mutated(&mut rng, &original);
+        let both = same_block(&format!("case {case}"), &raw);
+        *if both { &mut accepted } else { &mut refused } += 1;
+    }
+    assert!(accepted > 3_000 && refused > 3_000, "{accepted} accepted, {refused} refused");
+}
+
+/// The corners of the segwit encoding, spelled out: marker, flag, witnesses there or not.
+#[test]
+fn segwit_corners() {
+    let input = [&[0x11; 32][..], &[0; 4], &[1, 0xaa], &[0xff; 4]].concat();
+    let output = [&[0; 8][..], &[2, 0x01, 0xbb]].concat();
+    let version = [2, 0, 0, 0];
+    let locktime = [9, 0, 0, 0];
+    let case = |parts: &[&[u8]]| [&[&version[..]], parts, &[&locktime[..]]].concat().concat();
+    let cases = [
+        ("no inputs, no marker", case(&[&[0], &[1], &output]), false),
+        ("no inputs with marker", case(&[&[0, 1], &[0], &[1], &output]), true),
+        ("nothing at all with marker", case(&[&[0, 1], &[0], &[0]]), true),
+        ("flag 0", case(&[&[0, 0], &[1], &input, &[1], &output, &[1, 1, 7]]), false),
+        ("flag 2", case(&[&[0, 2], &[1], &input, &[1], &output, &[1, 1, 7]]), false),
+        ("a witness", case(&[&[0, 1], &[1], &input, &[1], &output, &[1, 1, 7]]), true),
+        ("an empty item", case(&[&[0, 1], &[1], &input, &[1], &output, &[1, 0]]), true),
+        ("no witness", case(&[&[0, 1], &[1], &input, &[1], &output, &[0]]), false),
+        (
+            "a witness for the second input",
+            case(&[&[0, 1], &[2], &input, &input, &[1], &output, &[0], &[1, 1, 7]]),
+            true,
+        ),
+        ("two markers", case(&[&[0, 1], &[0, 1], &[1], &input, &[1], &output, &[0]]), false),
+        ("no marker, no outputs", case(&[&[1], &input, &[0]]), true),
+        ("outputs in three bytes", case(&[&[1], &input, &[0xfd, 1, 0], &output]), false),
+        ("inputs in three bytes", case(&[&[0xfd, 1, 0], &input, &[1], &output]), false),
+        ("marker in three bytes", case(&[&[0xfd, 0, 0], &[1], &input, &[0]]), false),
+    ];
+    for (name, raw, accepted) in cases {
+        assert_eq!(same_transaction(name, &raw), accepted, "{name}");
+    }
+}
+
+#[test]
+fn blocks_of_the_corpus() {
+    let Some(corpus) = Corpus::open() else { return };
+    let mut blocks = 0;
+    for file in corpus.files.iter().filter(|file| file.format_kind() == "raw block") {
+        assert!(same_block(&file.name, &corpus.read(&file.name)));
+        blocks += 1;
+    }
+    assert_eq!(blocks, 30);
+}
