@@ -130,3 +130,57 @@ fn fewer_than_four_bytes_are_not_gathered_from() {
         assert!(std::panic::catch_unwind(gather).is_err(), "{backend:?}");
     }
 }
+
+/// The first words of sixteen byte strings, row by row.
+struct Quads<'a>(&'a [u8], Sixteen, usize);
+
+impl Kernel for Quads<'_> {
+    type Output = Vec<Sixteen>;
+
+    fn scalar(self) -> Vec<Sixteen> {
+        let word = |lane: usize, row: usize| {
+            let offset = self.1[lane] as usize + row * 4;
+            u32::from_le_bytes(self.0[offset..offset + 4].try_into().unwrap())
+        };
+        (0..self.2 * 4).map(|row| core::array::from_fn(|lane| word(lane, row))).collect()
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) -> Vec<Sixteen> {
+        let mut rows = Vec::new();
+        lanes.load_quads(self.0, &self.1, self.2, |quad, words| {
+            assert_eq!(quad * 4, rows.len());
+            for word in words {
+                let mut row = [0; 16];
+                lanes.store(word, &mut row);
+                rows.push(row);
+            }
+        });
+        rows
+    }
+}
+
+#[test]
+fn quads_at_all_alignments() {
+    let bytes: Vec<u8> = (0..200).map(|byte: u8| byte.wrapping_mul(29)).collect();
+    for quads in 0..4 {
+        for start in 0..=200 - 16 * quads {
+            let limit = 200 - 16 * quads;
+            let offsets = core::array::from_fn(|lane| {
+                u32::try_from((start + lane * 37) % (limit + 1)).unwrap()
+            });
+            let expected = Quads(&bytes, offsets, quads).scalar();
+            for backend in Backend::available() {
+                assert_eq!(backend.run(Quads(&bytes, offsets, quads)), expected, "{backend:?}");
+            }
+        }
+    }
+    for backend in Backend::available().filter(|&backend| backend != Backend::SCALAR) {
+        for lane in 0..16 {
+            let mut offsets = [0; 16];
+            offsets[lane] = 200 - 31;
+            let run = || backend.run(Quads(&bytes, offsets, 2));
+            assert!(std::panic::catch_unwind(run).is_err(), "{backend:?}, lane {lane}");
+        }
+    }
+}

@@ -9,7 +9,7 @@ use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Transaction, Txid};
 
-use super::probe::batch::MAX_BLOCKS;
+use super::probe::batch::{Class, MAX_BLOCKS};
 use crate::btc::raw::{Part, RawError, Reader};
 use crate::btc::script::pushes;
 
@@ -40,13 +40,18 @@ use crate::btc::script::pushes;
 pub struct Elements<'a> {
     raw: Cow<'a, [u8]>,
     txids: Vec<Txid>,
+    /// The ids once more, as they are probed.
+    txid_bytes: Vec<[u8; 32]>,
+    txid_offsets: Vec<u32>,
+    txid_lengths: Vec<u32>,
     transactions: Vec<TransactionAt>,
     /// In the order that Core tests them in.
     places: Vec<Place>,
     /// The slot of each element. Slots are ordered by the number of full blocks.
     slots: Vec<u32>,
     /// Where the bytes of each slot are.
-    spans: Vec<Span>,
+    offsets: Vec<u32>,
+    lengths: Vec<u32>,
     /// The element in each slot.
     elements: Vec<u32>,
     /// How many slots there are for each number of full blocks; the last for all above.
@@ -126,7 +131,7 @@ impl<'a> Elements<'a> {
 
     /// How many elements filters test: ids, outpoints and pushes.
     pub fn num_elements(&self) -> usize {
-        self.txids.len() + self.spans.len()
+        self.txids.len() + self.offsets.len()
     }
 
     /// The elements' bytes, transaction by transaction, each in the order that Core tests them
@@ -174,7 +179,12 @@ impl<'a> Elements<'a> {
 
     /// The number of slots: one for each element but ids.
     pub(super) fn num_slots(&self) -> usize {
-        self.spans.len()
+        self.offsets.len()
+    }
+
+    /// The slot of an id, behind those of the elements.
+    pub(super) fn txid_slot(&self, transaction: usize) -> usize {
+        self.num_slots() + transaction
     }
 
     pub(super) fn place(&self, element: usize) -> Place {
@@ -186,19 +196,32 @@ impl<'a> Elements<'a> {
     }
 
     pub(super) fn bytes(&self, slot: u32) -> &[u8] {
-        let Span { offset, len } = self.spans[slot as usize];
-        &self.raw[offset as usize..][..len as usize]
+        let (offset, length) = (self.offsets[slot as usize], self.lengths[slot as usize]);
+        &self.raw[offset as usize..][..length as usize]
     }
 
-    /// The slots with few enough full blocks to be probed in chunks, as
-    /// `(full blocks, slots)`.
-    pub(super) fn classes(&self) -> impl Iterator<Item = (usize, Range<u32>)> {
-        let mut start = 0;
-        self.classes[..=MAX_BLOCKS].iter().enumerate().map(move |(blocks, &count)| {
-            let slots = start..start + count;
-            start += count;
-            (blocks, slots)
-        })
+    /// What can be probed many at a time, numbered by slots; the ids come last.
+    pub(super) fn classes(&self) -> impl Iterator<Item = Class<'_>> {
+        let mut next = 0;
+        let classes =
+            self.classes[..=MAX_BLOCKS].iter().enumerate().map(move |(blocks, &count)| {
+                let slots = next..next + count as usize;
+                next = slots.end;
+                Class {
+                    bytes: &self.raw,
+                    offsets: &self.offsets[slots.clone()],
+                    lengths: &self.lengths[slots.clone()],
+                    blocks,
+                    first: position(slots.start),
+                }
+            });
+        classes.chain(core::iter::once(Class {
+            bytes: self.txid_bytes.as_flattened(),
+            offsets: &self.txid_offsets,
+            lengths: &self.txid_lengths,
+            blocks: 8,
+            first: position(self.num_slots()),
+        }))
     }
 
     /// The slots of elements too long for that.
@@ -329,23 +352,28 @@ impl<'a> Builder<'a> {
         for class in 1..CLASSES {
             next[class] = next[class - 1] + self.classes[class - 1];
         }
-        let mut slots = alloc::vec![0; self.spans.len()];
-        let mut spans = alloc::vec![Span { offset: 0, len: 0 }; self.spans.len()];
-        let mut elements = alloc::vec![0; self.spans.len()];
+        let zeros = alloc::vec![0; self.spans.len()];
+        let (mut slots, mut offsets, mut lengths) = (zeros.clone(), zeros.clone(), zeros.clone());
+        let mut elements = zeros;
         for ((element, span), slot) in (0..).zip(&self.spans).zip(&mut slots) {
             let next = &mut next[span.class()];
             *slot = *next;
-            spans[*next as usize] = *span;
+            offsets[*next as usize] = span.offset;
+            lengths[*next as usize] = span.len;
             elements[*next as usize] = element;
             *next += 1;
         }
         Elements {
             raw: self.raw.into(),
+            txid_bytes: self.txids.iter().map(|txid| txid.to_byte_array()).collect(),
+            txid_offsets: (0..).step_by(32).take(self.txids.len()).collect(),
+            txid_lengths: alloc::vec![32; self.txids.len()],
             txids: self.txids,
             transactions: self.transactions,
             places: self.places,
             slots,
-            spans,
+            offsets,
+            lengths,
             elements,
             classes: self.classes,
         }

@@ -13,7 +13,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, Transaction, Txid};
 
 use super::elements::Place;
-use super::probe::batch::{self, MixedChunk, Scratch};
+use super::probe::batch::{self, Prober};
 use super::{BlockElements, BloomFilter, Elements, UpdateMode};
 use crate::btc::script::ScriptType;
 
@@ -220,12 +220,23 @@ impl Verdicts {
         if elements.num_elements() < BATCH {
             return verdicts;
         }
-        let mut contained = Vec::new();
         if filter.update_mode() != UpdateMode::None {
             verdicts.first_clear.resize(elements.num_elements() + batch::OVERRUN, CONTAINED);
         }
-        let first_clear = Some(&mut verdicts.first_clear[..]).filter(|places| !places.is_empty());
-        probe_all(filter, elements, first_clear, &mut contained);
+        let mut prober = Prober::new(filter.backend(), filter.view(), verdicts.first_clear);
+        elements.classes().for_each(|class| prober.probe(class));
+        for slot in elements.long_slots() {
+            match filter.first_clear(elements.bytes(slot)) {
+                None => prober.contained.push(slot),
+                Some(bit) => {
+                    if let Some(place) = prober.first_clear.get_mut(slot as usize) {
+                        *place = bit;
+                    }
+                }
+            }
+        }
+        let Prober { mut contained, first_clear, .. } = prober;
+        verdicts.first_clear = first_clear;
         for &slot in &contained {
             if let Some(place) = verdicts.first_clear.get_mut(slot as usize) {
                 *place = CONTAINED;
@@ -259,8 +270,7 @@ impl Verdicts {
         elements: &Elements<'_>,
         index: usize,
     ) -> bool {
-        let bytes = elements.txids()[index].as_byte_array();
-        self.at(filter, elements.num_slots() + index, || bytes)
+        self.at(filter, elements.txid_slot(index), || elements.txids()[index].as_byte_array())
     }
 
     #[inline]
@@ -279,41 +289,5 @@ impl Verdicts {
             *first_clear = filter.first_clear(bytes()).unwrap_or(CONTAINED);
         }
         *first_clear == CONTAINED
-    }
-}
-
-/// Probes every element, a chunk at a time. Numbers are those of the slots; the ids follow.
-fn probe_all(
-    filter: &BloomFilter,
-    elements: &Elements<'_>,
-    mut first_clear: Option<&mut [u32]>,
-    contained: &mut Vec<u32>,
-) {
-    let (backend, view) = (filter.backend(), filter.view());
-    let mut chunk = MixedChunk::new();
-    let mut scratch = Scratch::default();
-    for (blocks, slots) in elements.classes() {
-        for start in slots.clone().step_by(batch::CHUNK) {
-            let slots = start..slots.end.min(start + batch::CHUNK as u32);
-            chunk.fill(backend, blocks, slots.map(|slot| elements.bytes(slot)));
-            let first_clear = first_clear.as_deref_mut();
-            batch::probe(backend, view, &chunk, start, &mut scratch, first_clear, contained);
-        }
-    }
-    for slot in elements.long_slots() {
-        let clear = filter.first_clear(elements.bytes(slot));
-        if let (Some(bit), Some(first_clear)) = (clear, &mut first_clear) {
-            first_clear[slot as usize] = bit;
-        }
-        if clear.is_none() {
-            contained.push(slot);
-        }
-    }
-    let mut start = elements.num_slots() as u32;
-    for txids in elements.txids().chunks(batch::CHUNK) {
-        chunk.fill(backend, 8, txids.iter().map(|txid| &txid.as_byte_array()[..]));
-        let first_clear = first_clear.as_deref_mut();
-        batch::probe(backend, view, &chunk, start, &mut scratch, first_clear, contained);
-        start += txids.len() as u32;
     }
 }

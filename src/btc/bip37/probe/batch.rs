@@ -1,259 +1,292 @@
 //! Many elements against one filter: elements in lanes.
 //!
-//! Elements with the same number of full blocks are probed together, a chunk at a time. All of a
-//! chunk see the first two hash functions without a branch; the lanes that are still in, a
-//! quarter of them with a half-full filter, move together, and so on until none is left or no
-//! hash function.
+//! Elements with the same number of full blocks go through sixteen at a time. All of them see the
+//! first two hash functions without a branch. Those that are still in, a quarter with a half-full
+//! filter, are moved together into rows, and when there are enough of them the next two hash
+//! functions follow, and so on until none is left or no hash function.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use super::{FilterView, MurmurLanes, Params};
-use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
+use super::{Broadcast, FilterView, MurmurLanes, Params, first_lanes};
+use crate::hash::murmur3::{absorb, finalize, mix_block, mix_tail};
 use crate::simd::{Backend, Kernel, Lanes};
 
-/// Elements of a chunk.
-pub(in crate::btc::bip37) const CHUNK: usize = 512;
-/// Lanes are written sixteen at a time, up to as many places behind the last one.
-pub(in crate::btc::bip37) const OVERRUN: usize = 16;
-/// A row of a chunk.
-const ROW: usize = CHUNK + OVERRUN;
 /// Elements with more full blocks than this are probed one by one.
 pub(in crate::btc::bip37) const MAX_BLOCKS: usize = 32;
+/// Lanes are written sixteen at a time, up to as many places behind the last one.
+pub(in crate::btc::bip37) const OVERRUN: usize = 16;
+/// How many elements are moved together.
+const COLUMNS: usize = 256;
+/// A row of blocks, one of each element.
+type Row = [u32; COLUMNS + OVERRUN];
+/// The blocks of sixteen elements, then their tails and their lengths.
+type Tile = [[u32; 16]; MAX_BLOCKS + 2];
 
-/// The mixed blocks of up to [`CHUNK`] elements with equally many full blocks: row `b` has block
-/// `b` of every element, two more rows have the tails and the lengths.
-#[derive(Debug, Clone)]
-pub(in crate::btc::bip37) struct MixedChunk {
-    rows: Vec<[u32; ROW]>,
-    blocks: usize,
-    count: usize,
+/// Byte strings with equally many full blocks, all within `bytes`.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::btc::bip37) struct Class<'a> {
+    pub(in crate::btc::bip37) bytes: &'a [u8],
+    pub(in crate::btc::bip37) offsets: &'a [u32],
+    pub(in crate::btc::bip37) lengths: &'a [u32],
+    /// Full blocks of four bytes, at most [`MAX_BLOCKS`].
+    pub(in crate::btc::bip37) blocks: usize,
+    /// The number of the first one; the others follow.
+    pub(in crate::btc::bip37) first: u32,
 }
 
-impl MixedChunk {
-    pub(in crate::btc::bip37) const fn new() -> Self {
-        Self { rows: Vec::new(), blocks: 0, count: 0 }
-    }
-
-    /// Takes in at most [`CHUNK`] elements of `blocks` full blocks and up to three bytes more.
-    pub(in crate::btc::bip37) fn fill<'a>(
-        &mut self,
-        backend: Backend,
-        blocks: usize,
-        elements: impl ExactSizeIterator<Item = &'a [u8]>,
-    ) {
-        assert!(elements.len() <= CHUNK && blocks <= MAX_BLOCKS, "a chunk has its limits");
-        self.blocks = blocks;
-        self.count = elements.len();
-        if self.rows.len() < blocks + 2 {
-            self.rows.resize(blocks + 2, [0; ROW]);
-        }
-        let (rows, ends) = self.rows[..blocks + 2].split_at_mut(blocks);
-        for (i, element) in elements.enumerate() {
-            let (words, tail) = element.as_chunks::<4>();
-            debug_assert_eq!(words.len(), blocks);
-            for (row, word) in rows.iter_mut().zip(words) {
-                row[i] = u32::from_le_bytes(*word);
-            }
-            ends[0][i] = mix_tail(tail);
-            ends[1][i] = length(element);
-        }
-        backend.run(Mix { rows });
+impl<'a> Class<'a> {
+    fn element(&self, i: usize) -> &'a [u8] {
+        &self.bytes[self.offsets[i] as usize..][..self.lengths[i] as usize]
     }
 }
 
-/// Mixes blocks in place.
-struct Mix<'a> {
-    rows: &'a mut [[u32; ROW]],
-}
-
-impl Kernel for Mix<'_> {
-    type Output = ();
-
-    fn scalar(self) {
-        self.rows.as_flattened_mut().iter_mut().for_each(|word| *word = mix_block(*word));
-    }
-
-    #[inline(always)]
-    fn vector<L: Lanes>(self, lanes: L) {
-        let (words, _) = self.rows.as_flattened_mut().as_chunks_mut::<16>();
-        for word in words {
-            lanes.store(lanes.mix_block(lanes.load(word)), word);
-        }
-    }
-}
-
-/// Room to work in, kept from chunk to chunk.
-#[derive(Debug, Default)]
-pub(in crate::btc::bip37) struct Scratch {
-    rows: Vec<[u32; ROW]>,
-}
-
-/// Probes a chunk. Appends to `contained` the numbers of the elements that the filter may
-/// contain, counted from `first`. With `first_clear`, writes there from place `first` on for each
-/// other element the first bit that it selects and that is clear, in the order of the hash
-/// functions; up to [`OVERRUN`] places behind the chunk's are overwritten.
-pub(in crate::btc::bip37) fn probe(
+/// Probes class after class with one filter.
+#[derive(Debug)]
+pub(in crate::btc::bip37) struct Prober<'a> {
     backend: Backend,
-    view: FilterView<'_>,
-    chunk: &MixedChunk,
-    first: u32,
-    scratch: &mut Scratch,
-    first_clear: Option<&mut [u32]>,
-    contained: &mut Vec<u32>,
-) {
-    if view.params.hash_funcs == 0 {
-        return contained.extend((first..).take(chunk.count));
-    }
-    let found = contained.len();
-    let first_clear = first_clear.map(|first_clear| &mut first_clear[first as usize..]);
-    scratch.rows.resize(scratch.rows.len().max(chunk.blocks + 3), [0; ROW]);
-    backend.run(Probe { view, chunk, scratch: &mut scratch.rows, first_clear, contained });
-    contained[found..].iter_mut().for_each(|number| *number += first);
-}
-
-struct Probe<'a> {
     view: FilterView<'a>,
-    chunk: &'a MixedChunk,
-    /// A row for each of the chunk's and one for the elements' numbers.
-    scratch: &'a mut [[u32; ROW]],
-    first_clear: Option<&'a mut [u32]>,
-    contained: &'a mut Vec<u32>,
+    rows: Vec<Row>,
+    /// The numbers of the elements that the filter may contain.
+    pub(in crate::btc::bip37) contained: Vec<u32>,
+    /// By number, for the elements that it does not contain: the first bit that one selects and
+    /// that is clear, in the order of the hash functions. Written only if not empty, and then
+    /// with room for all numbers and [`OVERRUN`] more.
+    pub(in crate::btc::bip37) first_clear: Vec<u32>,
 }
 
-impl Kernel for Probe<'_> {
+impl<'a> Prober<'a> {
+    pub(in crate::btc::bip37) fn new(
+        backend: Backend,
+        view: FilterView<'a>,
+        first_clear: Vec<u32>,
+    ) -> Self {
+        Self { backend, view, rows: Vec::new(), contained: Vec::new(), first_clear }
+    }
+
+    /// Probes the elements of a class. Classes must come in the order of their numbers, since
+    /// places of `first_clear` behind a class are overwritten.
+    pub(in crate::btc::bip37) fn probe(&mut self, class: Class<'_>) {
+        assert!(class.blocks <= MAX_BLOCKS, "{} blocks in a class", class.blocks);
+        if self.view.params.hash_funcs == 0 {
+            return self.contained.extend((class.first..).take(class.offsets.len()));
+        }
+        if self.rows.len() < class.blocks + 3 {
+            self.rows.resize(class.blocks + 3, [0; COLUMNS + OVERRUN]);
+        }
+        self.backend.run(Probe { prober: self, class });
+    }
+}
+
+struct Probe<'a, 'f> {
+    prober: &'a mut Prober<'f>,
+    class: Class<'a>,
+}
+
+impl Kernel for Probe<'_, '_> {
     type Output = ();
 
     fn scalar(self) {
-        let Self { view, chunk, scratch, mut first_clear, contained } = self;
-        let rows = &chunk.rows[..chunk.blocks + 2];
-        let alive = &mut scratch[0];
-        let mut count = chunk.count;
-        for (i, place) in (0..).zip(&mut alive[..count]) {
-            *place = i;
-        }
-        for i in 0..view.params.hash_funcs {
-            if count == 0 {
-                return;
+        let Self { prober, class } = self;
+        let Params { hash_funcs, .. } = prober.view.params;
+        let (mixed, rest) = prober.rows.split_at_mut(class.blocks + 2);
+        let alive = &mut rest[0];
+        let numbers = class.first as usize..class.first as usize + class.offsets.len();
+        for start in (0..class.offsets.len()).step_by(COLUMNS) {
+            let mut count = (class.offsets.len() - start).min(COLUMNS);
+            for (column, place) in (0..).zip(&mut alive[..count]) {
+                mix_column(class.element(start + column), mixed, column);
+                *place = u32::try_from(column).expect("below COLUMNS");
             }
-            let seed = view.params.seed(i);
-            let mut still = 0;
-            for at in 0..count {
-                let element = alive[at];
-                let bit = column_bit(rows, element as usize, seed, view.params);
-                if let Some(first_clear) = &mut first_clear {
-                    first_clear[element as usize] = bit;
+            for i in 0..hash_funcs {
+                let seed = prober.view.params.seed(i);
+                let mut still = 0;
+                for at in 0..count {
+                    let column = alive[at];
+                    let bit = column_bit(mixed, column as usize, seed, prober.view.params);
+                    if !prober.first_clear.is_empty() {
+                        prober.first_clear[numbers.start + start + column as usize] = bit;
+                    }
+                    // No branch on what is as good as the toss of a coin.
+                    alive[still] = column;
+                    still += usize::from(prober.view.is_set(bit));
                 }
-                // No branch on what is as good as a coin toss.
-                alive[still] = element;
-                still += usize::from(view.is_set(bit));
+                count = still;
             }
-            count = still;
+            let start = class.first + u32::try_from(start).expect("numbers have 32 bits");
+            prober.contained.extend(alive[..count].iter().map(|column| start + column));
         }
-        contained.extend_from_slice(&alive[..count]);
     }
 
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) {
-        Rounds {
+        let Self { prober, class } = self;
+        let mut rounds = Rounds {
             lanes,
-            view: self.view,
-            filter: lanes.broadcast(self.view.params.reduction),
-            blocks: self.chunk.blocks,
+            view: prober.view,
+            filter: lanes.broadcast(prober.view.params.reduction),
+            blocks: class.blocks,
+            rows: &mut prober.rows[..class.blocks + 3],
+            alive: 0,
+            contained: &mut prober.contained,
+            first_clear: &mut prober.first_clear,
+        };
+        let mut tile: Tile = [[0; 16]; MAX_BLOCKS + 2];
+        let tile = &mut tile[..class.blocks + 2];
+        for start in (0..class.offsets.len()).step_by(16) {
+            let count = (class.offsets.len() - start).min(16);
+            mix_tile(lanes, class, start..start + count, tile);
+            rounds.first(tile, class.first + start as u32, count as u32);
+            if rounds.alive > COLUMNS - 16 {
+                rounds.finish();
+            }
         }
-        .run(self);
+        rounds.finish();
     }
 }
 
-/// The bit that an element of a chunk selects under `seed`.
+/// Mixes the blocks of an element into a column.
 #[inline(always)]
-fn column_bit(rows: &[[u32; ROW]], column: usize, seed: u32, params: Params) -> u32 {
-    let (ends, blocks) = rows
-        .split_last_chunk::<2>()
-        .map(|(blocks, ends)| (ends, blocks))
-        .expect("two rows of ends");
+fn mix_column<const N: usize>(element: &[u8], rows: &mut [[u32; N]], column: usize) {
+    let (words, tail) = element.as_chunks::<4>();
+    let (rows, ends) = rows.split_at_mut(words.len());
+    for (row, word) in rows.iter_mut().zip(words) {
+        row[column] = mix_block(u32::from_le_bytes(*word));
+    }
+    ends[0][column] = mix_tail(tail);
+    ends[1][column] = crate::hash::murmur3::length(element);
+}
+
+/// The bit that an element selects under `seed`.
+#[inline(always)]
+fn column_bit<const N: usize>(rows: &[[u32; N]], column: usize, seed: u32, params: Params) -> u32 {
+    let (blocks, ends) = rows.split_at(rows.len() - 2);
     let hash = blocks.iter().fold(seed, |hash, row| absorb(hash, row[column]));
     params.reduction.bit(finalize(hash ^ ends[0][column], ends[1][column]))
 }
 
-/// The vector side of [`Probe`].
+/// Mixes the blocks of up to sixteen elements of a class.
+#[inline(always)]
+fn mix_tile<L: Lanes>(lanes: L, class: Class<'_>, range: Range<usize>, tile: &mut [[u32; 16]]) {
+    let offsets = class.offsets[range.clone()].try_into().ok();
+    let lengths: Option<&[u32; 16]> = class.lengths[range.clone()].try_into().ok();
+    let has_tails =
+        class.lengths[range.clone()].iter().fold(0, |all, length| all | length) & 3 != 0;
+    let quads = (class.blocks + usize::from(has_tails)).div_ceil(4);
+    let last = class.offsets[range.clone()].iter().fold(0, |last, &offset| last.max(offset));
+    let (Some(offsets), Some(lengths), true) =
+        (offsets, lengths, last as usize + quads * 16 <= class.bytes.len())
+    else {
+        // A last group, or one that ends too close to the end of the bytes.
+        let elements = range.map(|i| class.element(i)).enumerate();
+        return elements.for_each(|(column, element)| mix_column(element, tile, column));
+    };
+    let lengths = lanes.load(lengths);
+    let (blocks, ends) = tile.split_at_mut(class.blocks);
+    ends[0] = [0; 16];
+    lanes.store(lengths, &mut ends[1]);
+    lanes.load_quads(class.bytes, offsets, quads, |quad, words| {
+        for (row, word) in (quad * 4..).zip(words) {
+            if let Some(block) = blocks.get_mut(row) {
+                lanes.store(lanes.mix_block(word), block);
+            } else if row == class.blocks && has_tails {
+                let bits = lanes.shl::<3>(lanes.and(lengths, lanes.splat(3)));
+                let end = lanes.shl_each(lanes.splat(1), bits);
+                let tail = lanes.and(word, lanes.sub(end, lanes.splat(1)));
+                lanes.store(lanes.mix_block(tail), &mut ends[0]);
+            }
+        }
+    });
+}
+
+/// The rounds over a class, and the elements that are still in.
 struct Rounds<'a, L: Lanes> {
     lanes: L,
     view: FilterView<'a>,
-    filter: super::Broadcast<L::V>,
+    filter: Broadcast<L::V>,
     blocks: usize,
+    /// Of the elements moved together: blocks, tails, lengths, and numbers.
+    rows: &'a mut [Row],
+    alive: usize,
+    contained: &'a mut Vec<u32>,
+    first_clear: &'a mut [u32],
 }
 
 impl<L: Lanes> Rounds<'_, L> {
+    /// The first two hash functions on `count` elements, numbered from `number`.
     #[inline(always)]
-    fn run(&self, probe: Probe<'_>) {
-        let Probe { chunk, scratch, mut first_clear, contained, .. } = probe;
-        let hash_funcs = self.view.params.hash_funcs;
-        let ids = self.blocks + 2;
-
-        // The first round reads the chunk and moves the survivors into the scratch rows.
-        let mut alive = 0;
-        for at in (0..chunk.count).step_by(16) {
-            let read = |row: usize| self.lanes.load(sixteen(&chunk.rows[row], at));
-            let (set, clear) = self.probe_next(0, hash_funcs, read);
-            let set = set & super::first_lanes(remaining(chunk.count, at));
-            if let Some(first_clear) = &mut first_clear {
-                self.lanes.store(clear, sixteen_mut(first_clear, at));
-            }
-            for row in 0..ids {
-                self.lanes.compress(set, read(row), sixteen_mut(&mut scratch[row], alive));
-            }
-            let numbers = self.lanes.add(self.lanes.load(&IOTA), self.lanes.splat(at as u32));
-            self.lanes.compress(set, numbers, sixteen_mut(&mut scratch[ids], alive));
-            alive += set.count_ones() as usize;
+    fn first(&mut self, tile: &[[u32; 16]], number: u32, count: u32) {
+        let lanes = self.lanes;
+        let (set, clear) = self.probe_two(0, |row| lanes.load(&tile[row]));
+        let set = set & first_lanes(count);
+        if !self.first_clear.is_empty() {
+            lanes.store(clear, sixteen_mut(self.first_clear, number as usize));
         }
-        // The others work within the scratch rows: what is written never passes what is read.
+        let numbers = lanes.add(lanes.load(&IOTA), lanes.splat(number));
+        let (numbers_row, rows) = self.rows.split_last_mut().expect("a row of numbers");
+        for (row, column) in rows.iter_mut().zip(tile) {
+            lanes.compress(set, lanes.load(column), sixteen_mut(row, self.alive));
+        }
+        lanes.compress(set, numbers, sixteen_mut(numbers_row, self.alive));
+        self.alive += set.count_ones() as usize;
+    }
+
+    /// All other hash functions on the elements that are still in.
+    #[inline(always)]
+    fn finish(&mut self) {
+        let lanes = self.lanes;
+        let numbers = self.blocks + 2;
         let mut i = 2;
-        while alive > 0 && i < hash_funcs {
+        while self.alive > 0 && i < self.view.params.hash_funcs {
             let mut still = 0;
-            for at in (0..alive).step_by(16) {
-                let read = |row: usize| self.lanes.load(sixteen(&scratch[row], at));
-                let (set, clear) = self.probe_next(i, hash_funcs, read);
-                let live = super::first_lanes(remaining(alive, at));
-                if let Some(first_clear) = &mut first_clear {
+            for at in (0..self.alive).step_by(16) {
+                let live = first_lanes((self.alive - at) as u32);
+                let (set, clear) =
+                    self.probe_two(i, |row| lanes.load(sixteen(&self.rows[row], at)));
+                let (set, out) = (set & live, live & !set);
+                if !self.first_clear.is_empty() {
                     let mut bits = [0; 16];
-                    self.lanes.store(clear, &mut bits);
-                    for (lane, bit) in bits.into_iter().enumerate() {
-                        if live & !set & 1 << lane != 0 {
-                            first_clear[scratch[ids][at + lane] as usize] = bit;
-                        }
+                    lanes.store(clear, &mut bits);
+                    for lane in (0..16).filter(|lane| out >> lane & 1 != 0) {
+                        self.first_clear[self.rows[numbers][at + lane] as usize] = bits[lane];
                     }
                 }
-                for row in scratch[..=ids].iter_mut() {
-                    let value = self.lanes.load(sixteen(row, at));
-                    self.lanes.compress(set & live, value, sixteen_mut(row, still));
+                // What is written never passes what is read.
+                for row in &mut *self.rows {
+                    let column = lanes.load(sixteen(row, at));
+                    lanes.compress(set, column, sixteen_mut(row, still));
                 }
-                still += (set & live).count_ones() as usize;
+                still += set.count_ones() as usize;
             }
-            alive = still;
-            i += 2;
+            self.alive = still;
+            i = i.saturating_add(2);
         }
-        contained.extend_from_slice(&scratch[ids][..alive]);
+        self.contained.extend_from_slice(&self.rows[numbers][..self.alive]);
+        self.alive = 0;
     }
 
     /// Probes hash functions `i` and, if there is one, `i + 1`: the lanes where all are set, and
     /// in the others the first bit that is clear.
     #[inline(always)]
-    fn probe_next(&self, i: u32, hash_funcs: u32, read: impl Fn(usize) -> L::V) -> (u16, L::V) {
+    fn probe_two(&self, i: u32, read: impl Fn(usize) -> L::V) -> (u16, L::V) {
         let lanes = self.lanes;
         let params = self.view.params;
-        let mut hashes = [lanes.splat(params.seed(i)), lanes.splat(params.seed(i + 1))];
+        let mut one = lanes.splat(params.seed(i));
+        let mut two = lanes.splat(params.seed(i.wrapping_add(1)));
         for block in 0..self.blocks {
             let mixed = read(block);
-            hashes = hashes.map(|hash| lanes.absorb(hash, mixed));
+            one = lanes.absorb(one, mixed);
+            two = lanes.absorb(two, mixed);
         }
         let (tail, length) = (read(self.blocks), read(self.blocks + 1));
-        let bits = hashes.map(|hash| lanes.reduce(lanes.finalize(hash, tail, length), self.filter));
-        let first = lanes.test(self.view.padded, bits[0]);
-        if i + 1 == hash_funcs {
-            return (first, bits[0]);
+        one = lanes.reduce(lanes.finalize(one, tail, length), self.filter);
+        let first = lanes.test(self.view.padded, one);
+        if params.hash_funcs - i == 1 {
+            return (first, one);
         }
-        let second = lanes.test(self.view.padded, bits[1]);
-        (first & second, lanes.select(first, bits[1], bits[0]))
+        two = lanes.reduce(lanes.finalize(two, tail, length), self.filter);
+        let second = lanes.test(self.view.padded, two);
+        (first & second, lanes.select(first, two, one))
     }
 }
 
@@ -267,9 +300,4 @@ fn sixteen(row: &[u32], at: usize) -> &[u32; 16] {
 #[inline(always)]
 fn sixteen_mut(row: &mut [u32], at: usize) -> &mut [u32; 16] {
     (&mut row[at..at + 16]).try_into().expect("sixteen lanes")
-}
-
-#[inline(always)]
-fn remaining(count: usize, at: usize) -> u32 {
-    (count - at) as u32
 }

@@ -71,8 +71,8 @@ trait MurmurLanes: Lanes {
 
     #[inline(always)]
     fn mix_block(self, block: Self::V) -> Self::V {
-        let [first, second] = murmur3::MIX.map(|factor| self.splat(factor));
-        self.mul(self.rotate_left::<15>(self.mul(block, first)), second)
+        let block = self.mul(block, self.splat(murmur3::MIX[0]));
+        self.mul(self.rotate_left::<15>(block), self.splat(murmur3::MIX[1]))
     }
 
     #[inline(always)]
