@@ -5,7 +5,6 @@
 #[path = "hostile/allocation.rs"]
 mod allocation;
 #[path = "support/fixtures.rs"]
-#[expect(dead_code, reason = "one block is enough here")]
 mod fixtures;
 #[path = "support/mutation.rs"]
 mod mutation;
