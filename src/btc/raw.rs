@@ -92,16 +92,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// From `offset`, which must not be behind the end.
-    pub(crate) fn at(bytes: &'a [u8], offset: usize) -> Self {
-        debug_assert!(offset <= bytes.len());
-        Self { bytes, offset }
-    }
-
-    pub(crate) fn offset(&self) -> usize {
-        self.offset
-    }
-
     pub(crate) fn finish(&self) -> Result<(), RawError> {
         match self.rest().len() {
             0 => Ok(()),

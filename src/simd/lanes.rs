@@ -30,17 +30,9 @@ pub(crate) trait Lanes: Copy {
     /// The four bytes, little-endian, at each offset of `bytes`, at least 4 and at most
     /// `i32::MAX` of them. An offset past the last four bytes reads those.
     fn gather(self, bytes: &[u8], offsets: Self::V) -> Self::V;
-    /// The bytes from each offset on, sixteen at a time: `each(q, words)` is given the words
-    /// `4 q` to `4 q + 3`, little-endian, lane by lane, for every `q` below `quads`.
-    ///
-    /// Panics if `16 * quads` bytes from an offset end behind the bytes.
-    fn load_quads(
-        self,
-        bytes: &[u8],
-        offsets: &[u32; 16],
-        quads: usize,
-        each: impl FnMut(usize, [Self::V; 4]),
-    );
+    /// The four words, little-endian, of sixteen times sixteen bytes: lane `i` has those of
+    /// `quads[i % 4 * 4 + i / 4]`.
+    fn transpose(self, quads: &[[u8; 16]; 16]) -> [Self::V; 4];
     /// The lanes whose bit `position`, 0 to 31, is set.
     fn test_bit(self, a: Self::V, position: Self::V) -> u16;
     /// `a` where the mask is set, `b` elsewhere.

@@ -1,17 +1,15 @@
 //! Transactions taken apart into what filters test.
 
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use bitcoin::block::Header;
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Transaction, Txid};
 
-use super::probe::batch::{Class, MAX_BLOCKS};
+use super::probe::tiles::{MAX_BLOCKS, Tiles};
 use crate::btc::raw::{Part, RawError, Reader};
-use crate::btc::script::pushes;
+use crate::btc::script::{ScriptType, pushes};
 
 /// The elements of transactions: their ids, the non-empty data pushes of their scripts, the
 /// outpoints that they spend.
@@ -37,66 +35,46 @@ use crate::btc::script::pushes;
 /// # Ok::<(), chainsieve::btc::RawError>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Elements<'a> {
-    raw: Cow<'a, [u8]>,
+pub struct Elements {
     txids: Vec<Txid>,
-    /// The ids once more, as they are probed.
-    txid_bytes: Vec<[u8; 32]>,
-    txid_offsets: Vec<u32>,
-    txid_lengths: Vec<u32>,
-    transactions: Vec<TransactionAt>,
+    /// The first element of each transaction.
+    starts: Vec<u32>,
     /// In the order that Core tests them in.
     places: Vec<Place>,
-    /// The slot of each element. Slots are ordered by the number of full blocks.
+    /// The slot of each element.
     slots: Vec<u32>,
-    /// Where the bytes of each slot are.
-    offsets: Vec<u32>,
-    lengths: Vec<u32>,
-    /// The element in each slot.
-    elements: Vec<u32>,
-    /// How many slots there are for each number of full blocks; the last for all above.
-    classes: [u32; CLASSES],
+    /// What is in the slots: the elements of each class, then the ids.
+    classes: Vec<Tiles>,
+    /// The elements too long for a class, in the slots behind.
+    long: Vec<Long>,
 }
 
-/// Slots with 0 to `MAX_BLOCKS` full blocks, and those with more.
-const CLASSES: usize = MAX_BLOCKS + 2;
-
-/// Where a transaction and its elements are.
 #[derive(Debug, Clone)]
-struct TransactionAt {
-    /// Its first byte.
-    offset: u32,
-    /// Its first element.
-    elements: u32,
-}
-
-/// Bytes of the raw transactions.
-#[derive(Debug, Clone, Copy)]
-struct Span {
-    offset: u32,
-    len: u32,
+struct Long {
+    bytes: Vec<u8>,
+    transaction: u32,
 }
 
 /// Where in its transaction an element stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The output of this number pushes it.
-    Output(u32),
+    /// An output pushes it. `pays_to_key`: to a bare public key or to multisig.
+    Output { vout: u32, pays_to_key: bool },
     /// The input of this number spends it.
     Outpoint(u32),
     /// The input of this number pushes it.
     InputData(u32),
 }
 
-impl<'a> Elements<'a> {
+impl Elements {
     /// Takes a raw transaction apart.
     ///
     /// # Errors
     /// Bytes that `bitcoin::consensus::deserialize` refuses too.
     ///
     /// # Cost
-    /// One pass, the double SHA-256 of its id, about 24 bytes for each element.
-    pub fn from_raw_transaction(raw: &'a [u8]) -> Result<Self, RawError> {
+    /// One pass, the double SHA-256 of its id, and a copy of the elements.
+    pub fn from_raw_transaction(raw: &[u8]) -> Result<Self, RawError> {
         let mut reader = Reader::new(raw)?;
         let elements = Builder::read(raw, &mut reader, 1)?;
         reader.finish()?;
@@ -104,14 +82,8 @@ impl<'a> Elements<'a> {
     }
 
     /// Takes a decoded transaction apart.
-    pub fn from_transaction(transaction: &Transaction) -> Elements<'static> {
-        let raw = serialize(transaction);
-        Elements::from_raw_transaction(&raw).expect("serialised just now").into_owned()
-    }
-
-    /// A copy that borrows nothing.
-    pub fn into_owned(self) -> Elements<'static> {
-        Elements { raw: Cow::Owned(self.raw.into_owned()), ..self }
+    pub fn from_transaction(transaction: &Transaction) -> Self {
+        Self::from_raw_transaction(&serialize(transaction)).expect("serialised just now")
     }
 
     /// The number of transactions.
@@ -131,122 +103,76 @@ impl<'a> Elements<'a> {
 
     /// How many elements filters test: ids, outpoints and pushes.
     pub fn num_elements(&self) -> usize {
-        self.txids.len() + self.offsets.len()
+        self.txids.len() + self.places.len()
     }
 
-    /// The elements' bytes, transaction by transaction, each in the order that Core tests them
-    /// in: id, outputs, inputs.
-    pub fn iter(&self) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {
-        self.txids.iter().enumerate().map(|(transaction, txid)| {
-            let elements = self.elements_of(transaction);
-            let rest = elements.map(|element| self.bytes(self.slots[element]));
-            core::iter::once(&txid.as_byte_array()[..]).chain(rest)
-        })
+    /// The elements of a transaction but its id, in the order that Core tests them in.
+    pub(super) fn elements_of(
+        &self,
+        transaction: usize,
+    ) -> impl Iterator<Item = (Place, u32)> + use<'_> {
+        let end = self.starts.get(transaction + 1).map_or(self.places.len(), |end| *end as usize);
+        let elements = self.starts[transaction] as usize..end;
+        self.places[elements.clone()].iter().copied().zip(self.slots[elements].iter().copied())
     }
 
-    /// The script of an output that has elements.
-    pub(super) fn output_script(&self, transaction: usize, vout: u32) -> &[u8] {
-        let offset = self.transactions[transaction].offset as usize;
-        let (mut next, mut script) = (0, &[][..]);
-        let read = Reader::at(&self.raw, offset).transaction(|part| {
-            if let Part::Output { script_pubkey } = part {
-                if next == vout {
-                    script = script_pubkey;
-                }
-                next += 1;
-            }
-        });
-        debug_assert!(read.is_ok(), "read before");
-        script
+    /// What can be probed many at a time; slots are numbered through all of it.
+    pub(super) fn classes(&self) -> &[Tiles] {
+        &self.classes
     }
 
-    /// The elements of a transaction but its id, by number.
-    pub(super) fn elements_of(&self, transaction: usize) -> Range<usize> {
-        let start = |at: &TransactionAt| at.elements as usize;
-        let end = self.transactions.get(transaction + 1).map_or(self.places.len(), start);
-        start(&self.transactions[transaction])..end
+    /// The slots of the elements too long for that, with their bytes.
+    pub(super) fn long(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        (self.first_long()..).zip(self.long.iter().map(|long| &long.bytes[..]))
     }
 
-    /// The transaction that has what is in a slot, ids being behind the elements' slots.
-    pub(super) fn transaction_in(&self, slot: u32) -> u32 {
-        match self.elements.get(slot as usize) {
-            Some(element) => {
-                position(self.transactions.partition_point(|at| at.elements <= *element) - 1)
-            }
-            None => slot - position(self.num_slots()),
+    fn first_long(&self) -> u32 {
+        self.classes.last().map_or(0, Tiles::end)
+    }
+
+    /// The slot of an id.
+    pub(super) fn txid_slot(&self, transaction: usize) -> u32 {
+        self.classes.last().map_or(0, Tiles::start) + position(transaction)
+    }
+
+    /// The number of slots.
+    pub(super) fn num_slots(&self) -> usize {
+        self.num_elements()
+    }
+
+    /// Shows the bytes in a slot to `look`.
+    pub(super) fn with_bytes<T>(&self, slot: u32, look: impl FnOnce(&[u8]) -> T) -> T {
+        match self.classes.iter().find(|class| slot < class.end()) {
+            Some(class) => class.with_bytes(slot, look),
+            None => look(&self.long[(slot - self.first_long()) as usize].bytes),
         }
     }
 
-    /// The number of slots: one for each element but ids.
-    pub(super) fn num_slots(&self) -> usize {
-        self.offsets.len()
-    }
-
-    /// The slot of an id, behind those of the elements.
-    pub(super) fn txid_slot(&self, transaction: usize) -> usize {
-        self.num_slots() + transaction
-    }
-
-    pub(super) fn place(&self, element: usize) -> Place {
-        self.places[element]
-    }
-
-    pub(super) fn slot(&self, element: usize) -> u32 {
-        self.slots[element]
-    }
-
-    pub(super) fn bytes(&self, slot: u32) -> &[u8] {
-        let (offset, length) = (self.offsets[slot as usize], self.lengths[slot as usize]);
-        &self.raw[offset as usize..][..length as usize]
-    }
-
-    /// What can be probed many at a time, numbered by slots; the ids come last.
-    pub(super) fn classes(&self) -> impl Iterator<Item = Class<'_>> {
-        let mut next = 0;
-        let classes =
-            self.classes[..=MAX_BLOCKS].iter().enumerate().map(move |(blocks, &count)| {
-                let slots = next..next + count as usize;
-                next = slots.end;
-                Class {
-                    bytes: &self.raw,
-                    offsets: &self.offsets[slots.clone()],
-                    lengths: &self.lengths[slots.clone()],
-                    blocks,
-                    first: position(slots.start),
-                }
-            });
-        classes.chain(core::iter::once(Class {
-            bytes: self.txid_bytes.as_flattened(),
-            offsets: &self.txid_offsets,
-            lengths: &self.txid_lengths,
-            blocks: 8,
-            first: position(self.num_slots()),
-        }))
-    }
-
-    /// The slots of elements too long for that.
-    pub(super) fn long_slots(&self) -> Range<u32> {
-        let end = self.classes.iter().sum();
-        end - self.classes[MAX_BLOCKS + 1]..end
+    /// The transaction that has what is in a slot.
+    pub(super) fn transaction_in(&self, slot: u32) -> u32 {
+        match self.classes.iter().find(|class| slot < class.end()) {
+            Some(class) => class.owner(slot),
+            None => self.long[(slot - self.first_long()) as usize].transaction,
+        }
     }
 }
 
 /// A block's elements and header.
 #[derive(Debug, Clone)]
-pub struct BlockElements<'a> {
+pub struct BlockElements {
     header: Header,
-    elements: Elements<'a>,
+    elements: Elements,
 }
 
-impl<'a> BlockElements<'a> {
+impl BlockElements {
     /// Takes a raw block apart.
     ///
     /// # Errors
     /// Bytes that `bitcoin::consensus::deserialize` refuses too.
     ///
     /// # Cost
-    /// One pass, the double SHA-256 of each id, about 24 bytes for each element.
-    pub fn from_raw(raw: &'a [u8]) -> Result<Self, RawError> {
+    /// One pass, the double SHA-256 of each id, and a copy of the elements.
+    pub fn from_raw(raw: &[u8]) -> Result<Self, RawError> {
         let mut reader = Reader::new(raw)?;
         let header = deserialize(reader.take::<80>()?).expect("any 80 bytes are a header");
         let count = reader.compact_size()?;
@@ -256,10 +182,8 @@ impl<'a> BlockElements<'a> {
     }
 
     /// Takes a decoded block apart.
-    pub fn from_block(block: &Block) -> BlockElements<'static> {
-        let raw = serialize(block);
-        let parts = BlockElements::from_raw(&raw).expect("serialised just now");
-        BlockElements { header: parts.header, elements: parts.elements.into_owned() }
+    pub fn from_block(block: &Block) -> Self {
+        Self::from_raw(&serialize(block)).expect("serialised just now")
     }
 
     /// The block's header.
@@ -268,7 +192,7 @@ impl<'a> BlockElements<'a> {
     }
 
     /// The elements of its transactions.
-    pub fn elements(&self) -> &Elements<'a> {
+    pub fn elements(&self) -> &Elements {
         &self.elements
     }
 
@@ -278,14 +202,16 @@ impl<'a> BlockElements<'a> {
     }
 }
 
-/// Elements as they are read, in the order of the bytes.
+/// Elements as they are read.
 struct Builder<'a> {
     raw: &'a [u8],
     txids: Vec<Txid>,
-    transactions: Vec<TransactionAt>,
+    starts: Vec<u32>,
     places: Vec<Place>,
-    spans: Vec<Span>,
-    classes: [u32; CLASSES],
+    /// The class and the place in it, or behind the classes' numbers the place among the long.
+    in_class: Vec<(u32, u32)>,
+    classes: Vec<Tiles>,
+    long: Vec<Long>,
 }
 
 impl<'a> Builder<'a> {
@@ -293,14 +219,15 @@ impl<'a> Builder<'a> {
         raw: &'a [u8],
         reader: &mut Reader<'a>,
         transactions: u64,
-    ) -> Result<Elements<'a>, RawError> {
+    ) -> Result<Elements, RawError> {
         let mut builder = Self {
             raw,
             txids: Vec::new(),
-            transactions: Vec::new(),
+            starts: Vec::new(),
             places: Vec::new(),
-            spans: Vec::new(),
-            classes: [0; CLASSES],
+            in_class: Vec::new(),
+            classes: (0..=MAX_BLOCKS).map(Tiles::new).collect(),
+            long: Vec::new(),
         };
         for _ in 0..transactions {
             builder.transaction(reader)?;
@@ -309,10 +236,10 @@ impl<'a> Builder<'a> {
     }
 
     fn transaction(&mut self, reader: &mut Reader<'a>) -> Result<(), RawError> {
-        let elements = self.places.len();
-        let offset = position(reader.offset());
+        let start = self.places.len();
+        self.starts.push(position(start));
         let (mut vin, mut vout) = (0, 0);
-        let mut inputs_end = elements;
+        let mut inputs_end = start;
         let txid = reader.transaction(|part| match part {
             Part::Input { outpoint, script_sig } => {
                 self.push(Place::Outpoint(vin), outpoint);
@@ -323,68 +250,61 @@ impl<'a> Builder<'a> {
                 vin += 1;
             }
             Part::Output { script_pubkey } => {
+                let pays_to_key = ScriptType::of(script_pubkey) != ScriptType::Other;
                 for data in pushes(script_pubkey) {
-                    self.push(Place::Output(vout), data);
+                    self.push(Place::Output { vout, pays_to_key }, data);
                 }
                 vout += 1;
             }
         })?;
         // Outputs are tested before inputs.
-        self.places[elements..].rotate_left(inputs_end - elements);
-        self.spans[elements..].rotate_left(inputs_end - elements);
-        self.transactions.push(TransactionAt { offset, elements: position(elements) });
+        self.places[start..].rotate_left(inputs_end - start);
+        self.in_class[start..].rotate_left(inputs_end - start);
         self.txids.push(txid);
         Ok(())
     }
 
     #[inline(always)]
     fn push(&mut self, place: Place, bytes: &[u8]) {
-        let offset = position(bytes.as_ptr() as usize - self.raw.as_ptr() as usize);
-        let span = Span { offset, len: position(bytes.len()) };
-        self.classes[span.class()] += 1;
+        let transaction = position(self.txids.len());
+        let class = bytes.len() / 4;
+        let place_in_class = match self.classes.get_mut(class) {
+            Some(tiles) => {
+                let offset = bytes.as_ptr() as usize - self.raw.as_ptr() as usize;
+                (position(class), tiles.push(self.raw, offset, bytes.len(), transaction))
+            }
+            None => {
+                self.long.push(Long { bytes: bytes.to_vec(), transaction });
+                (position(MAX_BLOCKS + 2), position(self.long.len() - 1))
+            }
+        };
         self.places.push(place);
-        self.spans.push(span);
+        self.in_class.push(place_in_class);
     }
 
-    /// Orders the slots by class, within a class by the elements' order.
-    fn finish(self) -> Elements<'a> {
-        let mut next = [0; CLASSES];
-        for class in 1..CLASSES {
-            next[class] = next[class - 1] + self.classes[class - 1];
+    /// Numbers the slots through.
+    fn finish(mut self) -> Elements {
+        let mut ids = Tiles::new(8);
+        for (transaction, txid) in (0..).zip(&self.txids) {
+            ids.push(txid.as_byte_array(), 0, 32, transaction);
         }
-        let zeros = alloc::vec![0; self.spans.len()];
-        let (mut slots, mut offsets, mut lengths) = (zeros.clone(), zeros.clone(), zeros.clone());
-        let mut elements = zeros;
-        for ((element, span), slot) in (0..).zip(&self.spans).zip(&mut slots) {
-            let next = &mut next[span.class()];
-            *slot = *next;
-            offsets[*next as usize] = span.offset;
-            lengths[*next as usize] = span.len;
-            elements[*next as usize] = element;
-            *next += 1;
+        self.classes.push(ids);
+        let mut starts = [0; MAX_BLOCKS + 3];
+        let mut next = 0;
+        for (class, start) in self.classes.iter_mut().zip(&mut starts) {
+            *start = next;
+            next = class.number_from(next);
         }
+        starts[MAX_BLOCKS + 2] = next;
+        let slots = self.in_class.iter().map(|(class, place)| starts[*class as usize] + place);
         Elements {
-            raw: self.raw.into(),
-            txid_bytes: self.txids.iter().map(|txid| txid.to_byte_array()).collect(),
-            txid_offsets: (0..).step_by(32).take(self.txids.len()).collect(),
-            txid_lengths: alloc::vec![32; self.txids.len()],
+            slots: slots.collect(),
             txids: self.txids,
-            transactions: self.transactions,
+            starts: self.starts,
             places: self.places,
-            slots,
-            offsets,
-            lengths,
-            elements,
             classes: self.classes,
+            long: self.long,
         }
-    }
-}
-
-impl Span {
-    /// The number of full blocks, or `MAX_BLOCKS + 1` for all above.
-    #[inline(always)]
-    fn class(self) -> usize {
-        (self.len as usize / 4).min(MAX_BLOCKS + 1)
     }
 }
 

@@ -9,13 +9,11 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, Transaction, Txid};
 
 use super::elements::Place;
 use super::probe::batch::{self, Prober};
 use super::{BlockElements, BloomFilter, Elements, UpdateMode};
-use crate::btc::script::ScriptType;
 
 /// Why a transaction matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +102,7 @@ impl BloomFilter {
 
     /// The transactions of a block that may be relevant, in their order, and why. What an earlier
     /// one has inserted by the filter's flags, a later one sees.
-    pub fn match_block(&mut self, block: &BlockElements<'_>) -> Vec<TxMatch> {
+    pub fn match_block(&mut self, block: &BlockElements) -> Vec<TxMatch> {
         self.match_elements(block.elements())
     }
 
@@ -113,7 +111,7 @@ impl BloomFilter {
     ///
     /// # Cost
     /// A few nanoseconds for each element.
-    pub fn match_elements(&mut self, elements: &Elements<'_>) -> Vec<TxMatch> {
+    pub fn match_elements(&mut self, elements: &Elements) -> Vec<TxMatch> {
         let mut matches = Vec::new();
         if self.data().is_empty() {
             let reasons = alloc::vec![MatchReason::Everything];
@@ -140,33 +138,36 @@ impl BloomFilter {
     /// Core's `IsRelevantAndUpdate`, for a filter that has data.
     fn reasons(
         &mut self,
-        elements: &Elements<'_>,
+        elements: &Elements,
         transaction: usize,
         verdicts: &mut Verdicts,
     ) -> Vec<MatchReason> {
         let mut reasons = Vec::new();
-        if verdicts.contains_txid(self, elements, transaction) {
+        if verdicts.contains(self, elements, elements.txid_slot(transaction)) {
             reasons.push(MatchReason::Txid);
         }
         let (mut script, mut push) = (None, 0);
         let mut matched = None;
-        for element in elements.elements_of(transaction) {
-            let place = elements.place(element);
+        for (place, slot) in elements.elements_of(transaction) {
             match place {
-                Place::Output(vout) if matched == Some(vout) => continue,
-                Place::Output(_) => {}
+                Place::Output { vout, .. } if matched == Some(vout) => continue,
+                Place::Output { .. } => {}
                 Place::Outpoint(_) | Place::InputData(_) if !reasons.is_empty() => break,
                 Place::Outpoint(_) | Place::InputData(_) => {}
             }
             push = if script == Some(place) { push + 1 } else { 0 };
             script = Some(place);
-            if !verdicts.contains(self, elements, elements.slot(element)) {
+            if !verdicts.contains(self, elements, slot) {
                 continue;
             }
             reasons.push(match place {
-                Place::Output(vout) => {
+                Place::Output { vout, pays_to_key } => {
                     matched = Some(vout);
-                    let inserted = self.updates_for(elements, transaction, vout);
+                    let inserted = match self.update_mode() {
+                        UpdateMode::None => false,
+                        UpdateMode::All => true,
+                        UpdateMode::P2PubkeyOnly => pays_to_key,
+                    };
                     if inserted {
                         let txid = elements.txids()[transaction];
                         self.insert_outpoint(&OutPoint { txid, vout });
@@ -179,18 +180,6 @@ impl BloomFilter {
             });
         }
         reasons
-    }
-
-    /// Whether the flags ask to insert the outpoint of a matched output.
-    fn updates_for(&self, elements: &Elements<'_>, transaction: usize, vout: u32) -> bool {
-        match self.update_mode() {
-            UpdateMode::None => false,
-            UpdateMode::All => true,
-            UpdateMode::P2PubkeyOnly => {
-                let script = elements.output_script(transaction, vout);
-                ScriptType::of(script) != ScriptType::Other
-            }
-        }
     }
 }
 
@@ -214,19 +203,19 @@ const CONTAINED: u32 = u32::MAX;
 
 impl Verdicts {
     /// Probes all elements at once, if they are enough to make that worth it.
-    fn new(filter: &BloomFilter, elements: &Elements<'_>) -> Self {
+    fn new(filter: &BloomFilter, elements: &Elements) -> Self {
         let mut verdicts =
             Self { contained: None, candidates: Vec::new(), first_clear: Vec::new(), grown: false };
         if elements.num_elements() < BATCH {
             return verdicts;
         }
         if filter.update_mode() != UpdateMode::None {
-            verdicts.first_clear.resize(elements.num_elements() + batch::OVERRUN, CONTAINED);
+            verdicts.first_clear.resize(elements.num_slots() + batch::OVERRUN, CONTAINED);
         }
         let mut prober = Prober::new(filter.backend(), filter.view(), verdicts.first_clear);
-        elements.classes().for_each(|class| prober.probe(class));
-        for slot in elements.long_slots() {
-            match filter.first_clear(elements.bytes(slot)) {
+        elements.classes().iter().for_each(|class| prober.probe(class));
+        for (slot, bytes) in elements.long() {
+            match filter.first_clear(bytes) {
                 None => prober.contained.push(slot),
                 Some(bit) => {
                     if let Some(place) = prober.first_clear.get_mut(slot as usize) {
@@ -251,7 +240,7 @@ impl Verdicts {
     }
 
     /// The next transaction from `from` on that can match.
-    fn next_candidate(&self, from: usize, elements: &Elements<'_>) -> Option<usize> {
+    fn next_candidate(&self, from: usize, elements: &Elements) -> Option<usize> {
         if self.contained.is_none() || self.grown {
             return Some(from).filter(|&from| from < elements.len());
         }
@@ -263,30 +252,19 @@ impl Verdicts {
         self.grown = true;
     }
 
+    /// Whether `filter` may contain what is in `slot`.
     #[inline]
-    fn contains_txid(
-        &mut self,
-        filter: &BloomFilter,
-        elements: &Elements<'_>,
-        index: usize,
-    ) -> bool {
-        self.at(filter, elements.txid_slot(index), || elements.txids()[index].as_byte_array())
-    }
-
-    #[inline]
-    fn contains(&mut self, filter: &BloomFilter, elements: &Elements<'_>, slot: u32) -> bool {
-        self.at(filter, slot as usize, || elements.bytes(slot))
-    }
-
-    #[inline]
-    fn at<'a>(&mut self, filter: &BloomFilter, slot: usize, bytes: impl Fn() -> &'a [u8]) -> bool {
-        let Some(contained) = &self.contained else { return filter.contains(bytes()) };
-        let Some(first_clear) = self.first_clear.get_mut(slot) else {
-            return u32::try_from(slot).is_ok_and(|slot| contained.binary_search(&slot).is_ok());
+    fn contains(&mut self, filter: &BloomFilter, elements: &Elements, slot: u32) -> bool {
+        let Some(contained) = &self.contained else {
+            return elements.with_bytes(slot, |bytes| filter.contains(bytes));
+        };
+        let Some(first_clear) = self.first_clear.get_mut(slot as usize) else {
+            return contained.binary_search(&slot).is_ok();
         };
         // Only an insertion that set the recorded bit can have made a difference.
         if *first_clear != CONTAINED && filter.view().is_set(*first_clear) {
-            *first_clear = filter.first_clear(bytes()).unwrap_or(CONTAINED);
+            let now = elements.with_bytes(slot, |bytes| filter.first_clear(bytes));
+            *first_clear = now.unwrap_or(CONTAINED);
         }
         *first_clear == CONTAINED
     }

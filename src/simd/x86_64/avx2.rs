@@ -3,16 +3,15 @@
 #![expect(unsafe_code, reason = "CPU intrinsics")]
 
 use core::arch::x86_64::{
-    __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_blend_epi32,
-    _mm256_blendv_epi8, _mm256_castsi128_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32,
-    _mm256_i32gather_epi32, _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_min_epu32,
-    _mm256_movemask_ps, _mm256_mul_epu32, _mm256_mullo_epi32, _mm256_permutevar8x32_epi32,
-    _mm256_set1_epi32, _mm256_shuffle_epi32, _mm256_sllv_epi32, _mm256_srlv_epi32,
-    _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
-    _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
+    __m256i, _mm256_add_epi32, _mm256_and_si256, _mm256_blend_epi32, _mm256_blendv_epi8,
+    _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_i32gather_epi32, _mm256_loadu_si256,
+    _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32, _mm256_mullo_epi32,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_shuffle_epi32, _mm256_sllv_epi32,
+    _mm256_srlv_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi32,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
-use super::{check_quads, cpu_has, last_offset};
+use super::{cpu_has, last_offset};
 use crate::simd::{Kernel, Lanes};
 
 /// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
@@ -220,47 +219,29 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn load_quads(
-        self,
-        bytes: &[u8],
-        offsets: &[u32; 16],
-        quads: usize,
-        mut each: impl FnMut(usize, [Self::V; 4]),
-    ) {
-        check_quads(bytes, offsets, quads);
-        for quad in 0..quads {
-            let load = |lane: usize| {
-                let offset = offsets[lane] as usize + quad * 16;
-                // SAFETY: `check_quads` found 16 bytes at this offset inside.
-                let from = unsafe { bytes.as_ptr().add(offset) };
-                // SAFETY: the same 16 bytes; no alignment is asked for.
-                unsafe { _mm_loadu_si128(from.cast()) }
-            };
-            // Part p of a column has the words of lane 4 p + column.
-            let pair = |column: usize| {
-                let low = op!(_mm256_castsi128_si256(load(column)));
-                op!(_mm256_inserti128_si256::<1>(low, load(column + 4)))
-            };
-            let columns =
-                [[pair(0), pair(8)], [pair(1), pair(9)], [pair(2), pair(10)], [pair(3), pair(11)]];
-            let low: [Self::V; 2] = [
-                both!(_mm256_unpacklo_epi32(columns[0], columns[1])),
-                both!(_mm256_unpacklo_epi32(columns[2], columns[3])),
-            ];
-            let high: [Self::V; 2] = [
-                both!(_mm256_unpackhi_epi32(columns[0], columns[1])),
-                both!(_mm256_unpackhi_epi32(columns[2], columns[3])),
-            ];
-            each(
-                quad,
-                [
-                    both!(_mm256_unpacklo_epi64(low[0], low[1])),
-                    both!(_mm256_unpackhi_epi64(low[0], low[1])),
-                    both!(_mm256_unpacklo_epi64(high[0], high[1])),
-                    both!(_mm256_unpackhi_epi64(high[0], high[1])),
-                ],
-            );
-        }
+    fn transpose(self, quads: &[[u8; 16]; 16]) -> [Self::V; 4] {
+        let (pairs, _) = quads.as_chunks::<2>();
+        let load = |pair: usize| {
+            let pair: &[[u8; 16]; 2] = &pairs[pair];
+            // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+            unsafe { _mm256_loadu_si256(pair.as_ptr().cast()) }
+        };
+        let columns =
+            [[load(0), load(1)], [load(2), load(3)], [load(4), load(5)], [load(6), load(7)]];
+        let low: [Self::V; 2] = [
+            both!(_mm256_unpacklo_epi32(columns[0], columns[1])),
+            both!(_mm256_unpacklo_epi32(columns[2], columns[3])),
+        ];
+        let high: [Self::V; 2] = [
+            both!(_mm256_unpackhi_epi32(columns[0], columns[1])),
+            both!(_mm256_unpackhi_epi32(columns[2], columns[3])),
+        ];
+        [
+            both!(_mm256_unpacklo_epi64(low[0], low[1])),
+            both!(_mm256_unpackhi_epi64(low[0], low[1])),
+            both!(_mm256_unpacklo_epi64(high[0], high[1])),
+            both!(_mm256_unpackhi_epi64(high[0], high[1])),
+        ]
     }
 
     #[inline(always)]
@@ -268,8 +249,8 @@ impl Lanes for Avx2 {
         // The bit goes to the sign: left by 31 - position.
         let count = self.sub(self.splat(31), position);
         let [low, high] = self.shl_each(a, count);
-        let low = op!(_mm256_movemask_ps(op!(_mm256_castsi256_ps(low))));
-        let high = op!(_mm256_movemask_ps(op!(_mm256_castsi256_ps(high))));
+        let (low, high) = (op!(_mm256_castsi256_ps(low)), op!(_mm256_castsi256_ps(high)));
+        let (low, high) = (op!(_mm256_movemask_ps(low)), op!(_mm256_movemask_ps(high)));
         u16::try_from(low | high << 8).unwrap_or_default()
     }
 

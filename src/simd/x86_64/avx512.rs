@@ -3,16 +3,15 @@
 #![expect(unsafe_code, reason = "CPU intrinsics")]
 
 use core::arch::x86_64::{
-    __m512i, _mm_loadu_si128, _mm512_add_epi32, _mm512_and_si512, _mm512_castsi128_si512,
-    _mm512_i32gather_epi32, _mm512_inserti32x4, _mm512_loadu_si512, _mm512_mask_blend_epi32,
-    _mm512_maskz_compress_epi32, _mm512_min_epu32, _mm512_mul_epu32, _mm512_mullo_epi32,
-    _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_epi32, _mm512_sllv_epi32,
-    _mm512_srlv_epi32, _mm512_storeu_si512, _mm512_sub_epi32, _mm512_test_epi32_mask,
-    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
-    _mm512_xor_si512,
+    __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_i32gather_epi32, _mm512_loadu_si512,
+    _mm512_mask_blend_epi32, _mm512_maskz_compress_epi32, _mm512_min_epu32, _mm512_mul_epu32,
+    _mm512_mullo_epi32, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_epi32,
+    _mm512_sllv_epi32, _mm512_srlv_epi32, _mm512_storeu_si512, _mm512_sub_epi32,
+    _mm512_test_epi32_mask, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
+    _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
-use super::{check_quads, cpu_has, last_offset};
+use super::{cpu_has, last_offset};
 use crate::simd::{Kernel, Lanes};
 
 /// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
@@ -137,48 +136,28 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn load_quads(
-        self,
-        bytes: &[u8],
-        offsets: &[u32; 16],
-        quads: usize,
-        mut each: impl FnMut(usize, [__m512i; 4]),
-    ) {
-        check_quads(bytes, offsets, quads);
-        for quad in 0..quads {
-            let load = |lane: usize| {
-                let offset = offsets[lane] as usize + quad * 16;
-                // SAFETY: `check_quads` found 16 bytes at this offset inside.
-                let from = unsafe { bytes.as_ptr().add(offset) };
-                // SAFETY: the same 16 bytes; no alignment is asked for.
-                unsafe { _mm_loadu_si128(from.cast()) }
-            };
-            // Part p of column c has the words of lane 4 p + c.
-            let column = |c: usize| {
-                let column = op!(_mm512_castsi128_si512(load(c)));
-                let column = op!(_mm512_inserti32x4::<1>(column, load(4 + c)));
-                let column = op!(_mm512_inserti32x4::<2>(column, load(8 + c)));
-                op!(_mm512_inserti32x4::<3>(column, load(12 + c)))
-            };
-            let columns = [column(0), column(1), column(2), column(3)];
-            let low = [
-                op!(_mm512_unpacklo_epi32(columns[0], columns[1])),
-                op!(_mm512_unpacklo_epi32(columns[2], columns[3])),
-            ];
-            let high = [
-                op!(_mm512_unpackhi_epi32(columns[0], columns[1])),
-                op!(_mm512_unpackhi_epi32(columns[2], columns[3])),
-            ];
-            each(
-                quad,
-                [
-                    op!(_mm512_unpacklo_epi64(low[0], low[1])),
-                    op!(_mm512_unpackhi_epi64(low[0], low[1])),
-                    op!(_mm512_unpacklo_epi64(high[0], high[1])),
-                    op!(_mm512_unpackhi_epi64(high[0], high[1])),
-                ],
-            );
-        }
+    fn transpose(self, quads: &[[u8; 16]; 16]) -> [__m512i; 4] {
+        let (columns, _) = quads.as_chunks::<4>();
+        let load = |column: usize| {
+            let column: &[[u8; 16]; 4] = &columns[column];
+            // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+            unsafe { _mm512_loadu_si512(column.as_ptr().cast()) }
+        };
+        let columns = [load(0), load(1), load(2), load(3)];
+        let low = [
+            op!(_mm512_unpacklo_epi32(columns[0], columns[1])),
+            op!(_mm512_unpacklo_epi32(columns[2], columns[3])),
+        ];
+        let high = [
+            op!(_mm512_unpackhi_epi32(columns[0], columns[1])),
+            op!(_mm512_unpackhi_epi32(columns[2], columns[3])),
+        ];
+        [
+            op!(_mm512_unpacklo_epi64(low[0], low[1])),
+            op!(_mm512_unpackhi_epi64(low[0], low[1])),
+            op!(_mm512_unpacklo_epi64(high[0], high[1])),
+            op!(_mm512_unpackhi_epi64(high[0], high[1])),
+        ]
     }
 
     #[inline(always)]

@@ -26,11 +26,3 @@ fn last_offset(bytes: &[u8]) -> u32 {
     let last = bytes.len().checked_sub(4).and_then(|last| i32::try_from(last).ok());
     last.expect("4 to 2^31 - 1 bytes to gather from").cast_unsigned()
 }
-
-/// Panics unless `16 * quads` bytes from every offset are inside.
-#[inline(always)]
-fn check_quads(bytes: &[u8], offsets: &[u32; 16], quads: usize) {
-    let last = offsets.iter().fold(0, |last, &offset| last.max(offset)) as usize;
-    let needed = quads.checked_mul(16).and_then(|length| length.checked_add(last));
-    assert!(needed.is_some_and(|end| end <= bytes.len()), "quads behind the end of the bytes");
-}

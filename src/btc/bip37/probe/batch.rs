@@ -6,40 +6,20 @@
 //! functions follow, and so on until none is left or no hash function.
 
 use alloc::vec::Vec;
-use core::ops::Range;
 
+use super::tiles::{MAX_BLOCKS, Tiles};
 use super::{Broadcast, FilterView, MurmurLanes, Params, first_lanes};
-use crate::hash::murmur3::{absorb, finalize, mix_block, mix_tail};
+use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
 use crate::simd::{Backend, Kernel, Lanes};
 
-/// Elements with more full blocks than this are probed one by one.
-pub(in crate::btc::bip37) const MAX_BLOCKS: usize = 32;
 /// Lanes are written sixteen at a time, up to as many places behind the last one.
 pub(in crate::btc::bip37) const OVERRUN: usize = 16;
 /// How many elements are moved together.
 const COLUMNS: usize = 256;
 /// A row of blocks, one of each element.
 type Row = [u32; COLUMNS + OVERRUN];
-/// The blocks of sixteen elements, then their tails and their lengths.
+/// The mixed blocks of sixteen elements, then their tails and their lengths.
 type Tile = [[u32; 16]; MAX_BLOCKS + 2];
-
-/// Byte strings with equally many full blocks, all within `bytes`.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::btc::bip37) struct Class<'a> {
-    pub(in crate::btc::bip37) bytes: &'a [u8],
-    pub(in crate::btc::bip37) offsets: &'a [u32],
-    pub(in crate::btc::bip37) lengths: &'a [u32],
-    /// Full blocks of four bytes, at most [`MAX_BLOCKS`].
-    pub(in crate::btc::bip37) blocks: usize,
-    /// The number of the first one; the others follow.
-    pub(in crate::btc::bip37) first: u32,
-}
-
-impl<'a> Class<'a> {
-    fn element(&self, i: usize) -> &'a [u8] {
-        &self.bytes[self.offsets[i] as usize..][..self.lengths[i] as usize]
-    }
-}
 
 /// Probes class after class with one filter.
 #[derive(Debug)]
@@ -64,15 +44,14 @@ impl<'a> Prober<'a> {
         Self { backend, view, rows: Vec::new(), contained: Vec::new(), first_clear }
     }
 
-    /// Probes the elements of a class. Classes must come in the order of their numbers, since
+    /// Probes the strings of a class. Classes must come in the order of their numbers, since
     /// places of `first_clear` behind a class are overwritten.
-    pub(in crate::btc::bip37) fn probe(&mut self, class: Class<'_>) {
-        assert!(class.blocks <= MAX_BLOCKS, "{} blocks in a class", class.blocks);
+    pub(in crate::btc::bip37) fn probe(&mut self, class: &Tiles) {
         if self.view.params.hash_funcs == 0 {
-            return self.contained.extend((class.first..).take(class.offsets.len()));
+            return self.contained.extend(class.start()..class.end());
         }
-        if self.rows.len() < class.blocks + 3 {
-            self.rows.resize(class.blocks + 3, [0; COLUMNS + OVERRUN]);
+        if self.rows.len() < class.blocks() + 3 {
+            self.rows.resize(class.blocks() + 3, [0; COLUMNS + OVERRUN]);
         }
         self.backend.run(Probe { prober: self, class });
     }
@@ -80,7 +59,7 @@ impl<'a> Prober<'a> {
 
 struct Probe<'a, 'f> {
     prober: &'a mut Prober<'f>,
-    class: Class<'a>,
+    class: &'a Tiles,
 }
 
 impl Kernel for Probe<'_, '_> {
@@ -88,33 +67,33 @@ impl Kernel for Probe<'_, '_> {
 
     fn scalar(self) {
         let Self { prober, class } = self;
-        let Params { hash_funcs, .. } = prober.view.params;
-        let (mixed, rest) = prober.rows.split_at_mut(class.blocks + 2);
+        let params = prober.view.params;
+        let (mixed, rest) = prober.rows.split_at_mut(class.blocks() + 2);
         let alive = &mut rest[0];
-        let numbers = class.first as usize..class.first as usize + class.offsets.len();
-        for start in (0..class.offsets.len()).step_by(COLUMNS) {
-            let mut count = (class.offsets.len() - start).min(COLUMNS);
-            for (column, place) in (0..).zip(&mut alive[..count]) {
-                mix_column(class.element(start + column), mixed, column);
-                *place = u32::try_from(column).expect("below COLUMNS");
+        let mut start = class.start();
+        while start < class.end() {
+            let mut count = (class.end() - start).min(COLUMNS as u32);
+            for column in 0..count {
+                class.with_bytes(start + column, |element| mix_column(element, mixed, column));
+                alive[column as usize] = column;
             }
-            for i in 0..hash_funcs {
-                let seed = prober.view.params.seed(i);
+            for i in 0..params.hash_funcs {
+                let seed = params.seed(i);
                 let mut still = 0;
-                for at in 0..count {
+                for at in 0..count as usize {
                     let column = alive[at];
-                    let bit = column_bit(mixed, column as usize, seed, prober.view.params);
+                    let bit = column_bit(mixed, column as usize, seed, params);
                     if !prober.first_clear.is_empty() {
-                        prober.first_clear[numbers.start + start + column as usize] = bit;
+                        prober.first_clear[(start + column) as usize] = bit;
                     }
                     // No branch on what is as good as the toss of a coin.
-                    alive[still] = column;
-                    still += usize::from(prober.view.is_set(bit));
+                    alive[still as usize] = column;
+                    still += u32::from(prober.view.is_set(bit));
                 }
                 count = still;
             }
-            let start = class.first + u32::try_from(start).expect("numbers have 32 bits");
-            prober.contained.extend(alive[..count].iter().map(|column| start + column));
+            prober.contained.extend(alive[..count as usize].iter().map(|column| start + column));
+            start += COLUMNS as u32;
         }
     }
 
@@ -125,21 +104,22 @@ impl Kernel for Probe<'_, '_> {
             lanes,
             view: prober.view,
             filter: lanes.broadcast(prober.view.params.reduction),
-            blocks: class.blocks,
-            rows: &mut prober.rows[..class.blocks + 3],
+            blocks: class.blocks(),
+            rows: &mut prober.rows[..class.blocks() + 3],
             alive: 0,
             contained: &mut prober.contained,
             first_clear: &mut prober.first_clear,
         };
         let mut tile: Tile = [[0; 16]; MAX_BLOCKS + 2];
-        let tile = &mut tile[..class.blocks + 2];
-        for start in (0..class.offsets.len()).step_by(16) {
-            let count = (class.offsets.len() - start).min(16);
-            mix_tile(lanes, class, start..start + count, tile);
-            rounds.first(tile, class.first + start as u32, count as u32);
+        let tile = &mut tile[..class.blocks() + 2];
+        let mut number = class.start();
+        for (quads, lengths) in class.iter() {
+            mix_tile(lanes, quads, lengths, tile);
+            rounds.first(tile, number, class.end() - number);
             if rounds.alive > COLUMNS - 16 {
                 rounds.finish();
             }
+            number += 16;
         }
         rounds.finish();
     }
@@ -147,14 +127,15 @@ impl Kernel for Probe<'_, '_> {
 
 /// Mixes the blocks of an element into a column.
 #[inline(always)]
-fn mix_column<const N: usize>(element: &[u8], rows: &mut [[u32; N]], column: usize) {
+fn mix_column<const N: usize>(element: &[u8], rows: &mut [[u32; N]], column: u32) {
+    let column = column as usize;
     let (words, tail) = element.as_chunks::<4>();
     let (rows, ends) = rows.split_at_mut(words.len());
     for (row, word) in rows.iter_mut().zip(words) {
         row[column] = mix_block(u32::from_le_bytes(*word));
     }
     ends[0][column] = mix_tail(tail);
-    ends[1][column] = crate::hash::murmur3::length(element);
+    ends[1][column] = length(element);
 }
 
 /// The bit that an element selects under `seed`.
@@ -165,38 +146,34 @@ fn column_bit<const N: usize>(rows: &[[u32; N]], column: usize, seed: u32, param
     params.reduction.bit(finalize(hash ^ ends[0][column], ends[1][column]))
 }
 
-/// Mixes the blocks of up to sixteen elements of a class.
+/// Mixes the blocks and tails of sixteen elements.
 #[inline(always)]
-fn mix_tile<L: Lanes>(lanes: L, class: Class<'_>, range: Range<usize>, tile: &mut [[u32; 16]]) {
-    let offsets = class.offsets[range.clone()].try_into().ok();
-    let lengths: Option<&[u32; 16]> = class.lengths[range.clone()].try_into().ok();
-    let has_tails =
-        class.lengths[range.clone()].iter().fold(0, |all, length| all | length) & 3 != 0;
-    let quads = (class.blocks + usize::from(has_tails)).div_ceil(4);
-    let last = class.offsets[range.clone()].iter().fold(0, |last, &offset| last.max(offset));
-    let (Some(offsets), Some(lengths), true) =
-        (offsets, lengths, last as usize + quads * 16 <= class.bytes.len())
-    else {
-        // A last group, or one that ends too close to the end of the bytes.
-        let elements = range.map(|i| class.element(i)).enumerate();
-        return elements.for_each(|(column, element)| mix_column(element, tile, column));
-    };
+fn mix_tile<L: Lanes>(
+    lanes: L,
+    quads: &[[[u8; 16]; 16]],
+    lengths: &[u32; 16],
+    tile: &mut [[u32; 16]],
+) {
+    let (blocks, ends) = tile.split_at_mut(tile.len() - 2);
     let lengths = lanes.load(lengths);
-    let (blocks, ends) = tile.split_at_mut(class.blocks);
-    ends[0] = [0; 16];
     lanes.store(lengths, &mut ends[1]);
-    lanes.load_quads(class.bytes, offsets, quads, |quad, words| {
-        for (row, word) in (quad * 4..).zip(words) {
-            if let Some(block) = blocks.get_mut(row) {
-                lanes.store(lanes.mix_block(word), block);
-            } else if row == class.blocks && has_tails {
-                let bits = lanes.shl::<3>(lanes.and(lengths, lanes.splat(3)));
-                let end = lanes.shl_each(lanes.splat(1), bits);
-                let tail = lanes.and(word, lanes.sub(end, lanes.splat(1)));
-                lanes.store(lanes.mix_block(tail), &mut ends[0]);
-            }
-        }
-    });
+    let (blocks, last) = blocks.as_chunks_mut::<4>();
+    let (last_quad, quads) = quads.split_last().expect("room for a tail");
+    for (quad, rows) in quads.iter().zip(blocks) {
+        let words = lanes.transpose(quad);
+        lanes.store(lanes.mix_block(words[0]), &mut rows[0]);
+        lanes.store(lanes.mix_block(words[1]), &mut rows[1]);
+        lanes.store(lanes.mix_block(words[2]), &mut rows[2]);
+        lanes.store(lanes.mix_block(words[3]), &mut rows[3]);
+    }
+    let words = lanes.transpose(last_quad);
+    for (word, row) in words.iter().zip(&mut *last) {
+        lanes.store(lanes.mix_block(*word), row);
+    }
+    let bits = lanes.shl::<3>(lanes.and(lengths, lanes.splat(3)));
+    let end = lanes.shl_each(lanes.splat(1), bits);
+    let tail = lanes.and(words[last.len()], lanes.sub(end, lanes.splat(1)));
+    lanes.store(lanes.mix_block(tail), &mut ends[0]);
 }
 
 /// The rounds over a class, and the elements that are still in.

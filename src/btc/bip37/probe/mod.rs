@@ -6,6 +6,7 @@
 
 pub(super) mod batch;
 pub(super) mod element;
+pub(super) mod tiles;
 
 use super::bit_array::Reduction;
 use crate::hash::murmur3;
