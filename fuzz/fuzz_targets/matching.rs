@@ -135,7 +135,7 @@ fuzz_target!(|bytes: &[u8]| {
         raw.extend(consensus::serialize(tx));
     }
     let block = chainsieve::btc::bip37::BlockElements::from_raw(&raw).expect("a valid block");
-    let elements: &Elements<'_> = block.elements();
+    let elements: &Elements = block.elements();
     for backend in Backend::available() {
         let (filter, _) = BloomFilter::decode_any_size(&filterload).expect("a valid payload");
         let mut filter = filter.with_backend(backend);

@@ -1,34 +1,27 @@
-//! Raw transactions: taken apart exactly if `bitcoin` decodes them, into the same elements.
+//! Raw transactions: taken apart exactly if `bitcoin` decodes them, and matched as
+//! the slow matcher does.
 #![no_main]
 
-use bitcoin::hashes::Hash as _;
 use bitcoin::{Transaction, consensus};
-use chainsieve::btc::bip37::Elements;
+use chainsieve::btc::bip37::{BloomFilter, Elements};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../tests/slow_bip37/mod.rs"]
-#[expect(dead_code, reason = "only the script reader is needed")]
+#[expect(dead_code, reason = "whole blocks and trees are not needed")]
 mod slow_bip37;
 
-use slow_bip37::outpoint_bytes;
-use slow_bip37::script::non_empty_pushes;
+use slow_bip37::SlowFilter;
 
 fuzz_target!(|raw: &[u8]| {
     match (Elements::from_raw_transaction(raw), consensus::deserialize::<Transaction>(raw)) {
         (Ok(ours), Ok(tx)) => {
-            let mut expected = vec![tx.compute_txid().to_byte_array().to_vec()];
-            let pushes = |script: &[u8]| -> Vec<Vec<u8>> {
-                non_empty_pushes(script).into_iter().map(<[u8]>::to_vec).collect()
-            };
-            for output in &tx.output {
-                expected.extend(pushes(output.script_pubkey.as_bytes()));
-            }
-            for input in &tx.input {
-                expected.push(outpoint_bytes(&input.previous_output));
-                expected.extend(pushes(input.script_sig.as_bytes()));
-            }
-            let got: Vec<_> = ours.iter().flatten().map(<[u8]>::to_vec).collect();
-            assert_eq!(got, expected);
+            assert_eq!(ours.txids(), [tx.compute_txid()]);
+            // A small filter, which random elements match now and then.
+            let mut slow = SlowFilter { data: vec![0x96; 5], hash_funcs: 2, tweak: 0, flags: 1 };
+            let mut filter = BloomFilter::decode(&slow.payload()).expect("within the limits");
+            let found = filter.match_elements(&ours).pop();
+            assert_eq!(found.is_some(), !slow.match_and_update(&tx).is_empty());
+            assert_eq!(filter.encode(), slow.payload());
         }
         (Err(_), Err(_)) => {}
         (ours, theirs) => panic!("{:?}, {:?}", ours.map(drop), theirs.map(drop)),

@@ -1,41 +1,30 @@
 //! Raw blocks and transactions against `bitcoin`'s decoder: both accept or both refuse, with the
-//! same ids, and the elements that the slow matcher would test.
+//! same ids, as many elements, and matched as the slow matcher does.
 
-use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::{Block, Transaction, consensus};
-use chainsieve::btc::bip37::{BlockElements, Elements};
+use chainsieve::bitcoin::{Block, ScriptBuf, Transaction, consensus};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements};
 
 use crate::corpus_files::Corpus;
 use crate::mutation::mutated;
 use crate::rng::Rng;
-use crate::slow_bip37::outpoint_bytes;
+use crate::slow_bip37::SlowFilter;
 use crate::slow_bip37::script::non_empty_pushes;
-use crate::{fixtures, random_block};
+use crate::{entry_points, fixtures, random_block};
 
-/// What filters test of a transaction, in the order of BIP37.
-fn elements_of(tx: &Transaction) -> Vec<Vec<u8>> {
-    let mut elements = vec![tx.compute_txid().to_byte_array().to_vec()];
-    for output in &tx.output {
-        let pushes = non_empty_pushes(output.script_pubkey.as_bytes());
-        elements.extend(pushes.into_iter().map(<[u8]>::to_vec));
-    }
-    for input in &tx.input {
-        elements.push(outpoint_bytes(&input.previous_output));
-        let pushes = non_empty_pushes(input.script_sig.as_bytes());
-        elements.extend(pushes.into_iter().map(<[u8]>::to_vec));
-    }
-    elements
+/// How many elements filters test of a transaction: its id, its outpoints, its pushes.
+fn count_elements(tx: &Transaction) -> usize {
+    let pushes = |script: &ScriptBuf| non_empty_pushes(script.as_bytes()).len();
+    let outputs: usize = tx.output.iter().map(|output| pushes(&output.script_pubkey)).sum();
+    let inputs: usize = tx.input.iter().map(|input| 1 + pushes(&input.script_sig)).sum();
+    1 + outputs + inputs
 }
 
-fn check_elements(name: &str, ours: &Elements<'_>, transactions: &[Transaction]) {
-    let expected: Vec<_> = transactions.iter().map(elements_of).collect();
-    let got: Vec<Vec<_>> =
-        ours.iter().map(|elements| elements.map(<[u8]>::to_vec).collect()).collect();
-    assert!(got == expected, "{name}: elements");
+fn check_elements(name: &str, ours: &Elements, transactions: &[Transaction]) {
     let txids: Vec<_> = transactions.iter().map(Transaction::compute_txid).collect();
     assert_eq!(ours.txids(), txids, "{name}");
     assert_eq!((ours.len(), ours.is_empty()), (txids.len(), txids.is_empty()), "{name}");
-    assert_eq!(ours.num_elements(), expected.iter().map(Vec::len).sum::<usize>(), "{name}");
+    let expected: usize = transactions.iter().map(count_elements).sum();
+    assert_eq!(ours.num_elements(), expected, "{name}");
 }
 
 /// True if both accept.
@@ -71,7 +60,14 @@ fn same_transaction(name: &str, raw: &[u8]) -> bool {
             let one = std::slice::from_ref(tx);
             check_elements(name, ours, one);
             check_elements(name, &Elements::from_transaction(tx), one);
-            check_elements(name, &ours.clone().into_owned(), one);
+            let payload =
+                SlowFilter { data: vec![0xb7; 9], hash_funcs: 3, tweak: 1, flags: 1 }.payload();
+            let mut slow = SlowFilter::from_payload(&payload);
+            let mut filter = BloomFilter::decode(&payload).expect("within the limits");
+            let found = filter.match_elements(ours).pop();
+            let found = found.as_ref().map(entry_points::reasons).unwrap_or_default();
+            assert_eq!(found, slow.match_and_update(tx), "{name}: reasons");
+            assert_eq!(filter.encode(), slow.payload(), "{name}: filter after");
             true
         }
         (Err(_), Err(_)) => false,

@@ -50,7 +50,7 @@ pub(crate) fn library(filterload: &[u8], block: &TestBlock) -> Vec<(String, Outc
     outcomes
 }
 
-fn whole_block(mut filter: BloomFilter, block: &BlockElements<'_>) -> Outcome {
+fn whole_block(mut filter: BloomFilter, block: &BlockElements) -> Outcome {
     let matches = filter.match_block(block);
     let matches = matches.iter().map(|found| {
         let index = usize::try_from(found.index).expect("an index");
