@@ -45,14 +45,8 @@ pub struct Elements {
     slots: Vec<u32>,
     /// What is in the slots: the elements of each class, then the ids.
     classes: Vec<Tiles>,
-    /// The elements too long for a class, in the slots behind.
-    long: Vec<Long>,
-}
-
-#[derive(Debug, Clone)]
-struct Long {
-    bytes: Vec<u8>,
-    transaction: u32,
+    /// In the slots behind, the elements too long for a class, with their transactions.
+    long: Vec<(u32, Vec<u8>)>,
 }
 
 /// Where in its transaction an element stands.
@@ -123,7 +117,7 @@ impl Elements {
 
     /// The slots of the elements too long for that, with their bytes.
     pub(super) fn long(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        (self.first_long()..).zip(self.long.iter().map(|long| &long.bytes[..]))
+        (self.first_long()..).zip(self.long.iter().map(|(_, bytes)| &bytes[..]))
     }
 
     fn first_long(&self) -> u32 {
@@ -144,7 +138,7 @@ impl Elements {
     pub(super) fn with_bytes<T>(&self, slot: u32, look: impl FnOnce(&[u8]) -> T) -> T {
         match self.classes.iter().find(|class| slot < class.end()) {
             Some(class) => class.with_bytes(slot, look),
-            None => look(&self.long[(slot - self.first_long()) as usize].bytes),
+            None => look(&self.long[(slot - self.first_long()) as usize].1),
         }
     }
 
@@ -152,7 +146,7 @@ impl Elements {
     pub(super) fn transaction_in(&self, slot: u32) -> u32 {
         match self.classes.iter().find(|class| slot < class.end()) {
             Some(class) => class.owner(slot),
-            None => self.long[(slot - self.first_long()) as usize].transaction,
+            None => self.long[(slot - self.first_long()) as usize].0,
         }
     }
 }
@@ -208,10 +202,16 @@ struct Builder<'a> {
     txids: Vec<Txid>,
     starts: Vec<u32>,
     places: Vec<Place>,
-    /// The class and the place in it, or behind the classes' numbers the place among the long.
-    in_class: Vec<(u32, u32)>,
-    classes: Vec<Tiles>,
-    long: Vec<Long>,
+    spans: Vec<Span>,
+    /// How many there are with each number of full blocks; last, of all above.
+    counts: [usize; MAX_BLOCKS + 2],
+}
+
+/// Bytes of the raw transactions.
+#[derive(Clone, Copy)]
+struct Span {
+    offset: u32,
+    length: u32,
 }
 
 impl<'a> Builder<'a> {
@@ -225,9 +225,8 @@ impl<'a> Builder<'a> {
             txids: Vec::new(),
             starts: Vec::new(),
             places: Vec::new(),
-            in_class: Vec::new(),
-            classes: (0..=MAX_BLOCKS).map(Tiles::new).collect(),
-            long: Vec::new(),
+            spans: Vec::new(),
+            counts: [0; MAX_BLOCKS + 2],
         };
         for _ in 0..transactions {
             builder.transaction(reader)?;
@@ -259,51 +258,55 @@ impl<'a> Builder<'a> {
         })?;
         // Outputs are tested before inputs.
         self.places[start..].rotate_left(inputs_end - start);
-        self.in_class[start..].rotate_left(inputs_end - start);
+        self.spans[start..].rotate_left(inputs_end - start);
         self.txids.push(txid);
         Ok(())
     }
 
     #[inline(always)]
     fn push(&mut self, place: Place, bytes: &[u8]) {
-        let transaction = position(self.txids.len());
-        let class = bytes.len() / 4;
-        let place_in_class = match self.classes.get_mut(class) {
-            Some(tiles) => {
-                let offset = bytes.as_ptr() as usize - self.raw.as_ptr() as usize;
-                (position(class), tiles.push(self.raw, offset, bytes.len(), transaction))
-            }
-            None => {
-                self.long.push(Long { bytes: bytes.to_vec(), transaction });
-                (position(MAX_BLOCKS + 2), position(self.long.len() - 1))
-            }
-        };
+        let offset = position(bytes.as_ptr() as usize - self.raw.as_ptr() as usize);
+        self.counts[(bytes.len() / 4).min(MAX_BLOCKS + 1)] += 1;
         self.places.push(place);
-        self.in_class.push(place_in_class);
+        self.spans.push(Span { offset, length: position(bytes.len()) });
     }
 
-    /// Numbers the slots through.
-    fn finish(mut self) -> Elements {
-        let mut ids = Tiles::new(8);
+    /// Lays the elements out in slots.
+    fn finish(self) -> Elements {
+        let mut next = 0;
+        let mut classes = Vec::with_capacity(MAX_BLOCKS + 2);
+        for (blocks, &count) in self.counts[..=MAX_BLOCKS].iter().enumerate() {
+            classes.push(Tiles::new(blocks, next, count));
+            next += position(count);
+        }
+        let mut ids = Tiles::new(8, next, self.txids.len());
         for (transaction, txid) in (0..).zip(&self.txids) {
             ids.push(txid.as_byte_array(), 0, 32, transaction);
         }
-        self.classes.push(ids);
-        let mut starts = [0; MAX_BLOCKS + 3];
-        let mut next = 0;
-        for (class, start) in self.classes.iter_mut().zip(&mut starts) {
-            *start = next;
-            next = class.number_from(next);
+        let first_long = ids.end();
+        let mut long = Vec::with_capacity(self.counts[MAX_BLOCKS + 1]);
+        let mut slots = Vec::with_capacity(self.spans.len());
+        let ends = self.starts[1..].iter().copied().chain([position(self.spans.len())]);
+        for ((owner, &start), end) in (0..).zip(&self.starts).zip(ends) {
+            for span in &self.spans[start as usize..end as usize] {
+                let (offset, length) = (span.offset as usize, span.length as usize);
+                slots.push(match classes.get_mut(length / 4) {
+                    Some(class) => class.push(self.raw, offset, length, owner),
+                    None => {
+                        long.push((owner, self.raw[offset..][..length].to_vec()));
+                        first_long + position(long.len() - 1)
+                    }
+                });
+            }
         }
-        starts[MAX_BLOCKS + 2] = next;
-        let slots = self.in_class.iter().map(|(class, place)| starts[*class as usize] + place);
+        classes.push(ids);
         Elements {
-            slots: slots.collect(),
             txids: self.txids,
             starts: self.starts,
             places: self.places,
-            classes: self.classes,
-            long: self.long,
+            slots,
+            classes,
+            long,
         }
     }
 }

@@ -23,16 +23,19 @@ pub(in crate::btc::bip37) struct Tiles {
 }
 
 impl Tiles {
-    pub(in crate::btc::bip37) fn new(blocks: usize) -> Self {
-        Self { blocks, start: 0, quads: Vec::new(), lengths: Vec::new(), owners: Vec::new() }
+    /// Room for `count` strings, numbered from `start`.
+    pub(in crate::btc::bip37) fn new(blocks: usize, start: u32, count: usize) -> Self {
+        let tiles = count.div_ceil(16);
+        Self {
+            blocks,
+            start,
+            quads: alloc::vec![[[0; 16]; 16]; tiles * depth(blocks)],
+            lengths: alloc::vec![[0; 16]; tiles],
+            owners: Vec::with_capacity(count),
+        }
     }
 
-    /// Quads of a tile: with room for the tail.
-    fn depth(&self) -> usize {
-        self.blocks / 4 + 1
-    }
-
-    /// Takes in the `length` bytes at `offset` and returns how many were there before.
+    /// Takes in the next string, the `length` bytes at `offset`, and returns its number.
     #[inline]
     pub(in crate::btc::bip37) fn push(
         &mut self,
@@ -42,16 +45,11 @@ impl Tiles {
         owner: u32,
     ) -> u32 {
         debug_assert_eq!(length / 4, self.blocks);
-        let number = self.owners.len();
-        let lane = number % 16;
-        let depth = self.depth();
-        if lane == 0 {
-            self.quads.resize(self.quads.len() + depth, [[0; 16]; 16]);
-            self.lengths.push([0; 16]);
-        }
-        let place = lane % 4 * 4 + lane / 4;
-        let first = self.quads.len() - depth;
-        for (quad, from) in self.quads[first..].iter_mut().zip((offset..).step_by(16)) {
+        let index = self.owners.len();
+        let (tile, place) = (index / 16, index % 4 * 4 + index % 16 / 4);
+        let depth = depth(self.blocks);
+        let quads = &mut self.quads[tile * depth..][..depth];
+        for (quad, from) in quads.iter_mut().zip((offset..).step_by(16)) {
             match bytes.get(from..).and_then(<[u8]>::first_chunk) {
                 Some(whole) => quad[place] = *whole,
                 // Close to the end of the bytes.
@@ -61,17 +59,9 @@ impl Tiles {
                 }
             }
         }
-        if let Some(lengths) = self.lengths.last_mut() {
-            lengths[lane] = length as u32;
-        }
+        self.lengths[tile][index % 16] = length as u32;
         self.owners.push(owner);
-        number as u32
-    }
-
-    /// Numbers the strings from `start` and returns the number behind the last.
-    pub(in crate::btc::bip37) fn number_from(&mut self, start: u32) -> u32 {
-        self.start = start;
-        self.end()
+        self.start + index as u32
     }
 
     /// The number of the first string.
@@ -93,14 +83,10 @@ impl Tiles {
         self.blocks
     }
 
-    pub(in crate::btc::bip37) fn len(&self) -> usize {
-        self.owners.len()
-    }
-
     /// Quads and lengths of each tile.
     #[inline(always)]
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[[[u8; 16]; 16]], &[u32; 16])> {
-        self.quads.chunks_exact(self.depth()).zip(&self.lengths)
+        self.quads.chunks_exact(depth(self.blocks)).zip(&self.lengths)
     }
 
     /// Shows the bytes of the string of this number to `look`.
@@ -111,13 +97,19 @@ impl Tiles {
     ) -> T {
         let (tile, lane) =
             ((number - self.start) as usize / 16, (number - self.start) as usize % 16);
-        let quads = self.quads[tile * self.depth()..][..self.depth()].iter();
+        let depth = depth(self.blocks);
+        let quads = self.quads[tile * depth..][..depth].iter();
         let mut bytes = [[0; 16]; MAX_BLOCKS / 4 + 1];
         for (bytes, quad) in bytes.iter_mut().zip(quads) {
             *bytes = quad[lane % 4 * 4 + lane / 4];
         }
         look(&bytes.as_flattened()[..self.lengths[tile][lane] as usize])
     }
+}
+
+/// Quads of a tile: with room for the tail.
+fn depth(blocks: usize) -> usize {
+    blocks / 4 + 1
 }
 
 #[cfg(test)]
@@ -128,14 +120,15 @@ mod tests {
     fn strings_come_back_whole() {
         let bytes: Vec<u8> = (0..=255).collect();
         for blocks in 0..=MAX_BLOCKS {
-            let mut tiles = Tiles::new(blocks);
+            let mut tiles = Tiles::new(blocks, 1_000, 50);
             let length = |i: usize| blocks * 4 + i % 4;
             // The last ones end with the bytes.
             let offset = |i: usize| (i * 7).min(256 - length(i));
             for i in 0..50 {
-                assert_eq!(tiles.push(&bytes, offset(i), length(i), 90 + i as u32), i as u32);
+                let number = tiles.push(&bytes, offset(i), length(i), 90 + i as u32);
+                assert_eq!(number, 1_000 + i as u32);
             }
-            assert_eq!((tiles.number_from(1_000), tiles.len()), (1_050, 50));
+            assert_eq!(tiles.start()..tiles.end(), 1_000..1_050);
             for i in 0..50 {
                 let expected = &bytes[offset(i)..offset(i) + length(i)];
                 tiles.with_bytes(1_000 + i as u32, |bytes| assert_eq!(bytes, expected));
