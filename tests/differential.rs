@@ -1,6 +1,8 @@
 //! The library against other implementations: a slow matcher written from the text, the
 //! messages and trees of `bitcoin`, the filter of `chain-gang`.
 
+#[path = "differential/batches.rs"]
+mod batches;
 #[path = "support/corpus_files.rs"]
 #[expect(dead_code, reason = "blocks are taken by file, not by name")]
 mod corpus_files;

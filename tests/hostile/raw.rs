@@ -2,10 +2,11 @@
 
 use chainsieve::bitcoin::consensus::{self, serialize};
 use chainsieve::btc::RawError;
-use chainsieve::btc::bip37::{BlockElements, Elements};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements};
 
 use crate::mutation::mutated;
 use crate::rng::Rng;
+use crate::slow_bip37::SlowFilter;
 use crate::{fixtures, survives};
 
 /// Takes a block apart, at a few dozen bytes for each element of at least two, in lists that
@@ -88,6 +89,20 @@ fn the_most_elements_for_the_bytes() {
         Elements::from_raw_transaction(&raw).map(|elements| elements.num_elements())
     });
     assert_eq!(count, Ok(500_002));
+}
+
+/// `bitcoin` decodes a block without transactions, so there are such bytes.
+#[test]
+fn a_block_without_transactions() {
+    let header = &fixtures::block(170).raw[..80];
+    let raw = [header, &[0]].concat();
+    assert_eq!(take_apart(&raw), Ok(0));
+    let elements = BlockElements::from_raw(&raw).expect("decoded above");
+    for data in [&[][..], &[0xff; 3]] {
+        let payload = SlowFilter { data: data.to_vec(), hash_funcs: 1, tweak: 0, flags: 1 };
+        let mut filter = BloomFilter::decode(&payload.payload()).expect("within the limits");
+        assert_eq!(filter.match_block(&elements), []);
+    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use chainsieve::bitcoin::Transaction;
-use chainsieve::btc::bip37::{BloomFilter, MatchReason};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, MatchReason, TxMatch};
 use chainsieve::btc::script::{ScriptType, pushes};
+use chainsieve::simd::Backend;
 use proptest::prelude::*;
 
 use crate::oracle::TestBlock;
@@ -130,6 +131,29 @@ proptest! {
                 }
             }
         }
+    }
+
+    /// A block at once is its transactions one by one, on any backend.
+    #[test]
+    fn a_block_is_its_transactions(seed in any::<u64>(), flags in any::<u8>()) {
+        let mut rng = Rng::new(seed);
+        let block = random_block(&mut rng);
+        let mut whole = random_parameters(&mut rng, flags);
+        for element in elements(&mut rng, &block, 20) {
+            whole.insert(&element);
+        }
+        let backends: Vec<_> = Backend::available().collect();
+        let mut single = whole.clone().with_backend(*rng.pick(&backends));
+        whole = whole.with_backend(*rng.pick(&backends));
+
+        let found = whole.match_block(&BlockElements::from_raw(&block.raw).expect("a block"));
+        let mut one_by_one = Vec::new();
+        for (index, tx) in (0..).zip(&block.block.txdata) {
+            let found = single.match_transaction(tx);
+            one_by_one.extend(found.map(|found| TxMatch { index, ..found }));
+        }
+        prop_assert_eq!(found, one_by_one);
+        prop_assert_eq!(whole, single);
     }
 
     /// A witness is never looked at.
