@@ -6,9 +6,6 @@
 
 use core::fmt;
 
-use bitcoin::Txid;
-use bitcoin::hashes::{Hash as _, HashEngine as _, sha256d};
-
 /// Why bytes are no block or transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -146,12 +143,13 @@ impl<'a> Reader<'a> {
         self.take_bytes(length)
     }
 
-    /// Reads a transaction, shows each part to `visit`, and returns its id.
+    /// Reads a transaction, shows each part to `visit`, and returns the bytes that its id is the
+    /// double SHA-256 of, in parts: those without marker, flag and witness.
     #[inline]
     pub(crate) fn transaction(
         &mut self,
         mut visit: impl FnMut(Part<'a>),
-    ) -> Result<Txid, RawError> {
+    ) -> Result<[&'a [u8]; 3], RawError> {
         let start = self.offset;
         self.take::<4>()?;
         let mut body = self.offset;
@@ -180,8 +178,7 @@ impl<'a> Reader<'a> {
         let body = &self.bytes[body..self.offset];
         if !is_segwit {
             self.take::<4>()?;
-            let whole = &self.bytes[start..self.offset];
-            return Ok(Txid::from_raw_hash(sha256d::Hash::hash(whole)));
+            return Ok([&self.bytes[start..self.offset], &[], &[]]);
         }
         let mut has_witness = inputs == 0;
         for _ in 0..inputs {
@@ -194,11 +191,6 @@ impl<'a> Reader<'a> {
         if !has_witness {
             return Err(RawError::NoWitness { offset: start });
         }
-        // The id leaves out marker, flag and witness.
-        let mut engine = sha256d::Hash::engine();
-        engine.input(&self.bytes[start..start + 4]);
-        engine.input(body);
-        engine.input(self.take::<4>()?);
-        Ok(Txid::from_raw_hash(sha256d::Hash::from_engine(engine)))
+        Ok([&self.bytes[start..start + 4], body, self.take::<4>()?])
     }
 }

@@ -10,6 +10,8 @@ use bitcoin::{Block, Transaction, Txid};
 use super::probe::tiles::{MAX_BLOCKS, Tiles};
 use crate::btc::raw::{Part, RawError, Reader};
 use crate::btc::script::{ScriptType, pushes};
+use crate::hash::sha256d::{Message, sha256d_each};
+use crate::simd::Backend;
 
 /// The elements of transactions: their ids, the non-empty data pushes of their scripts, the
 /// outpoints that they spend.
@@ -199,7 +201,8 @@ impl BlockElements {
 /// Elements as they are read.
 struct Builder<'a> {
     raw: &'a [u8],
-    txids: Vec<Txid>,
+    /// What the ids are hashes of.
+    transactions: Vec<Message<'a>>,
     starts: Vec<u32>,
     places: Vec<Place>,
     spans: Vec<Span>,
@@ -222,10 +225,11 @@ impl<'a> Builder<'a> {
     ) -> Result<Elements, RawError> {
         let mut builder = Self {
             raw,
-            txids: Vec::new(),
+            transactions: Vec::new(),
             starts: Vec::new(),
-            places: Vec::new(),
-            spans: Vec::new(),
+            // Most blocks have an element for every 40 to 60 bytes.
+            places: Vec::with_capacity(raw.len() / 40),
+            spans: Vec::with_capacity(raw.len() / 40),
             counts: [0; MAX_BLOCKS + 2],
         };
         for _ in 0..transactions {
@@ -239,7 +243,7 @@ impl<'a> Builder<'a> {
         self.starts.push(position(start));
         let (mut vin, mut vout) = (0, 0);
         let mut inputs_end = start;
-        let txid = reader.transaction(|part| match part {
+        let transaction = reader.transaction(|part| match part {
             Part::Input { outpoint, script_sig } => {
                 self.push(Place::Outpoint(vin), outpoint);
                 for data in pushes(script_sig) {
@@ -259,7 +263,7 @@ impl<'a> Builder<'a> {
         // Outputs are tested before inputs.
         self.places[start..].rotate_left(inputs_end - start);
         self.spans[start..].rotate_left(inputs_end - start);
-        self.txids.push(txid);
+        self.transactions.push(transaction);
         Ok(())
     }
 
@@ -279,9 +283,10 @@ impl<'a> Builder<'a> {
             classes.push(Tiles::new(blocks, next, count));
             next += position(count);
         }
-        let mut ids = Tiles::new(8, next, self.txids.len());
-        for (transaction, txid) in (0..).zip(&self.txids) {
-            ids.push(txid.as_byte_array(), 0, 32, transaction);
+        let txids = sha256d_each(Backend::best(), &self.transactions);
+        let mut ids = Tiles::new(8, next, txids.len());
+        for (transaction, txid) in (0..).zip(&txids) {
+            ids.push(txid, 0, 32, transaction);
         }
         let first_long = ids.end();
         let mut long = Vec::with_capacity(self.counts[MAX_BLOCKS + 1]);
@@ -301,7 +306,7 @@ impl<'a> Builder<'a> {
         }
         classes.push(ids);
         Elements {
-            txids: self.txids,
+            txids: txids.into_iter().map(Txid::from_byte_array).collect(),
             starts: self.starts,
             places: self.places,
             slots,

@@ -26,3 +26,14 @@ fn last_offset(bytes: &[u8]) -> u32 {
     let last = bytes.len().checked_sub(4).and_then(|last| i32::try_from(last).ok());
     last.expect("4 to 2^31 - 1 bytes to gather from").cast_unsigned()
 }
+
+/// The byte order that reverses each lane, counted within 128 bits.
+const SWAP_BYTES: [u32; 16] = {
+    let mut order = [0; 16];
+    let mut lane = 0;
+    while lane < 16 {
+        order[lane] = 0x0001_0203 + 0x0404_0404 * (lane as u32 % 4);
+        lane += 1;
+    }
+    order
+};

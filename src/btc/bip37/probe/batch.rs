@@ -110,16 +110,20 @@ impl Kernel for Probe<'_, '_> {
             contained: &mut prober.contained,
             first_clear: &mut prober.first_clear,
         };
-        let mut tile: Tile = [[0; 16]; MAX_BLOCKS + 2];
-        let tile = &mut tile[..class.blocks() + 2];
+        let mut tiles: [Tile; 2] = [[[0; 16]; MAX_BLOCKS + 2]; 2];
+        let [one, two] = &mut tiles;
+        let (one, two) = (&mut one[..class.blocks() + 2], &mut two[..class.blocks() + 2]);
         let mut number = class.start();
-        for (quads, lengths) in class.iter() {
-            mix_tile(lanes, quads, lengths, tile);
-            rounds.first(tile, number, class.end() - number);
-            if rounds.alive > COLUMNS - 16 {
-                rounds.finish();
+        let mut from = class.iter();
+        while let Some((quads, lengths)) = from.next() {
+            mix_tile(lanes, quads, lengths, one);
+            if let Some((quads, lengths)) = from.next() {
+                mix_tile(lanes, quads, lengths, two);
+                rounds.first([one, two], number, class.end());
+            } else {
+                rounds.first([one], number, class.end());
             }
-            number += 16;
+            number += 32;
         }
         rounds.finish();
     }
@@ -190,22 +194,29 @@ struct Rounds<'a, L: Lanes> {
 }
 
 impl<L: Lanes> Rounds<'_, L> {
-    /// The first two hash functions on `count` elements, numbered from `number`.
+    /// The first two hash functions on tiles of elements, numbered from `number` to before `end`.
     #[inline(always)]
-    fn first(&mut self, tile: &[[u32; 16]], number: u32, count: u32) {
+    fn first<const N: usize>(&mut self, tiles: [&[[u32; 16]]; N], number: u32, end: u32) {
         let lanes = self.lanes;
-        let (set, clear) = self.probe_two(0, |row| lanes.load(&tile[row]));
-        let set = set & first_lanes(count);
-        if !self.first_clear.is_empty() {
-            lanes.store(clear, sixteen_mut(self.first_clear, number as usize));
+        let results = self.probe_two::<N>(0, |n, row| lanes.load(&tiles[n][row]));
+        for n in 0..N {
+            let (set, clear) = results[n];
+            let number = number + 16 * n as u32;
+            let set = set & first_lanes(end.saturating_sub(number));
+            if !self.first_clear.is_empty() {
+                lanes.store(clear, sixteen_mut(self.first_clear, number as usize));
+            }
+            let numbers = lanes.add(lanes.load(&IOTA), lanes.splat(number));
+            let (numbers_row, rows) = self.rows.split_last_mut().expect("a row of numbers");
+            for (row, column) in rows.iter_mut().zip(tiles[n]) {
+                lanes.compress(set, lanes.load(column), sixteen_mut(row, self.alive));
+            }
+            lanes.compress(set, numbers, sixteen_mut(numbers_row, self.alive));
+            self.alive += set.count_ones() as usize;
         }
-        let numbers = lanes.add(lanes.load(&IOTA), lanes.splat(number));
-        let (numbers_row, rows) = self.rows.split_last_mut().expect("a row of numbers");
-        for (row, column) in rows.iter_mut().zip(tile) {
-            lanes.compress(set, lanes.load(column), sixteen_mut(row, self.alive));
+        if self.alive > COLUMNS - 16 * N {
+            self.finish();
         }
-        lanes.compress(set, numbers, sixteen_mut(numbers_row, self.alive));
-        self.alive += set.count_ones() as usize;
     }
 
     /// All other hash functions on the elements that are still in.
@@ -218,8 +229,8 @@ impl<L: Lanes> Rounds<'_, L> {
             let mut still = 0;
             for at in (0..self.alive).step_by(16) {
                 let live = first_lanes((self.alive - at) as u32);
-                let (set, clear) =
-                    self.probe_two(i, |row| lanes.load(sixteen(&self.rows[row], at)));
+                let [(set, clear)] =
+                    self.probe_two(i, |_, row| lanes.load(sixteen(&self.rows[row], at)));
                 let (set, out) = (set & live, live & !set);
                 if !self.first_clear.is_empty() {
                     let mut bits = [0; 16];
@@ -242,28 +253,43 @@ impl<L: Lanes> Rounds<'_, L> {
         self.alive = 0;
     }
 
-    /// Probes hash functions `i` and, if there is one, `i + 1`: the lanes where all are set, and
-    /// in the others the first bit that is clear.
+    /// Probes hash functions `i` and, if there is one, `i + 1` on `N` times sixteen elements, whose
+    /// rows `read` gives: the lanes where all are set, and in the others the first bit that is
+    /// clear. The more at once, the better the hashes overlap.
     #[inline(always)]
-    fn probe_two(&self, i: u32, read: impl Fn(usize) -> L::V) -> (u16, L::V) {
+    fn probe_two<const N: usize>(
+        &self,
+        i: u32,
+        read: impl Fn(usize, usize) -> L::V,
+    ) -> [(u16, L::V); N] {
         let lanes = self.lanes;
         let params = self.view.params;
-        let mut one = lanes.splat(params.seed(i));
-        let mut two = lanes.splat(params.seed(i.wrapping_add(1)));
+        let mut one = [lanes.splat(params.seed(i)); N];
+        let mut two = [lanes.splat(params.seed(i.wrapping_add(1))); N];
         for block in 0..self.blocks {
-            let mixed = read(block);
-            one = lanes.absorb(one, mixed);
-            two = lanes.absorb(two, mixed);
+            for n in 0..N {
+                let mixed = read(n, block);
+                one[n] = lanes.absorb(one[n], mixed);
+                two[n] = lanes.absorb(two[n], mixed);
+            }
         }
-        let (tail, length) = (read(self.blocks), read(self.blocks + 1));
-        one = lanes.reduce(lanes.finalize(one, tail, length), self.filter);
-        let first = lanes.test(self.view.padded, one);
-        if params.hash_funcs - i == 1 {
-            return (first, one);
+        for n in 0..N {
+            let (tail, length) = (read(n, self.blocks), read(n, self.blocks + 1));
+            one[n] = lanes.reduce(lanes.finalize(one[n], tail, length), self.filter);
+            two[n] = lanes.reduce(lanes.finalize(two[n], tail, length), self.filter);
         }
-        two = lanes.reduce(lanes.finalize(two, tail, length), self.filter);
-        let second = lanes.test(self.view.padded, two);
-        (first & second, lanes.select(first, two, one))
+        let is_last = params.hash_funcs - i == 1;
+        let mut results = [(0, one[0]); N];
+        for n in 0..N {
+            let first = lanes.test(self.view.padded, one[n]);
+            results[n] = if is_last {
+                (first, one[n])
+            } else {
+                let second = lanes.test(self.view.padded, two[n]);
+                (first & second, lanes.select(first, two[n], one[n]))
+            };
+        }
+        results
     }
 }
 
