@@ -9,6 +9,7 @@ use crate::mutation::mutated;
 use crate::rng::Rng;
 use crate::slow_bip37::SlowFilter;
 use crate::slow_bip37::script::non_empty_pushes;
+use crate::slow_bip37::tree::compact_size;
 use crate::{entry_points, fixtures, random_block};
 
 /// How many elements filters test of a transaction: its id, its outpoints, its pushes.
@@ -165,6 +166,44 @@ fn segwit_corners() {
     ];
     for (name, raw, accepted) in cases {
         assert_eq!(same_transaction(name, &raw), accepted, "{name}");
+    }
+}
+
+/// Ids are hashed many at a time: transactions of every length there is a padding for, with and
+/// without witness, in blocks of every number up to a few dozen.
+#[test]
+fn ids_of_transactions_of_every_length() {
+    let mut rng = Rng::new(23);
+    let tx = |rng: &mut Rng, length: usize| {
+        let mut raw = vec![2, 0, 0, 0];
+        let has_witness = rng.one_in(3);
+        raw.extend(if has_witness { &[0, 1][..] } else { &[] });
+        raw.push(1);
+        raw.extend(rng.bytes(36));
+        raw.extend(compact_size(length));
+        raw.extend(rng.bytes(length));
+        raw.extend([0xff; 4]);
+        raw.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        raw.extend(if has_witness { &[1, 3, 7, 8, 9][..] } else { &[] });
+        raw.extend([0; 4]);
+        raw
+    };
+    let header = &fixtures::block(170).raw[..80];
+    let mut check = |rng: &mut Rng, lengths: &[usize]| {
+        let mut raw = [header, &compact_size(lengths.len())].concat();
+        lengths.iter().for_each(|length| raw.extend(tx(rng, *length)));
+        assert!(same_block(&format!("transactions of {lengths:?}"), &raw));
+    };
+    let all: Vec<_> = (0..700).collect();
+    check(&mut rng, &all);
+    for length in 0..400 {
+        check(&mut rng, &[length]);
+    }
+    for count in 1..70 {
+        let same = vec![rng.below(300); count];
+        check(&mut rng, &same);
+        let mixed: Vec<_> = (0..count).map(|_| rng.below(2_500)).collect();
+        check(&mut rng, &mixed);
     }
 }
 
