@@ -61,7 +61,7 @@ impl Kernel for HashEach<'_> {
 }
 
 /// Fewer lanes than this are slower than one message after the other.
-const BUSY_LANES: usize = 7;
+const BUSY_LANES: usize = 13;
 
 /// A message on its way through a lane.
 #[derive(Clone, Copy)]

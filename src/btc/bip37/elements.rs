@@ -112,6 +112,13 @@ impl Elements {
         self.places[elements.clone()].iter().copied().zip(self.slots[elements].iter().copied())
     }
 
+    /// The first transaction from `from` on with a slot, that of its id aside, that `is_wanted`.
+    pub(super) fn find_from(&self, from: usize, is_wanted: impl Fn(u32) -> bool) -> Option<usize> {
+        let first = self.starts[from] as usize;
+        let found = first + self.slots[first..].iter().position(|&slot| is_wanted(slot))?;
+        Some(self.starts.partition_point(|&start| start as usize <= found) - 1)
+    }
+
     /// What can be probed many at a time; slots are numbered through all of it.
     pub(super) fn classes(&self) -> &[Tiles] {
         &self.classes

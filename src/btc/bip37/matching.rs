@@ -124,7 +124,7 @@ impl BloomFilter {
         }
         let mut verdicts = Verdicts::new(self, elements);
         let mut next = 0;
-        while let Some(transaction) = verdicts.next_candidate(next, elements) {
+        while let Some(transaction) = verdicts.next_candidate(next, self, elements) {
             let reasons = self.reasons(elements, transaction, &mut verdicts);
             if !reasons.is_empty() {
                 let index = u32::try_from(transaction).expect("transactions have 10 bytes");
@@ -240,12 +240,30 @@ impl Verdicts {
     }
 
     /// The next transaction from `from` on that can match.
-    fn next_candidate(&self, from: usize, elements: &Elements) -> Option<usize> {
-        if self.contained.is_none() || self.grown {
-            return Some(from).filter(|&from| from < elements.len());
+    fn next_candidate(
+        &self,
+        from: usize,
+        filter: &BloomFilter,
+        elements: &Elements,
+    ) -> Option<usize> {
+        if from >= elements.len() {
+            return None;
         }
-        let next = self.candidates.partition_point(|&candidate| (candidate as usize) < from);
-        self.candidates.get(next).map(|&candidate| candidate as usize)
+        if self.contained.is_none() {
+            return Some(from);
+        }
+        if !self.grown {
+            let next = self.candidates.partition_point(|&candidate| (candidate as usize) < from);
+            return self.candidates.get(next).map(|&candidate| candidate as usize);
+        }
+        let view = filter.view();
+        let can_match = |slot: u32| {
+            let first_clear = self.first_clear[slot as usize];
+            first_clear == CONTAINED || view.is_set(first_clear)
+        };
+        let by_element = elements.find_from(from, can_match);
+        let mut ids = from..by_element.unwrap_or(elements.len());
+        ids.find(|&next| can_match(elements.txid_slot(next))).or(by_element)
     }
 
     fn inserted(&mut self) {

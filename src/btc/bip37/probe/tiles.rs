@@ -9,13 +9,16 @@ use alloc::vec::Vec;
 /// Longer strings, of more full blocks of four bytes, have no tiles.
 pub(in crate::btc::bip37) const MAX_BLOCKS: usize = 32;
 
+/// Sixteen bytes of each string of a tile.
+pub(super) type Quad = [[u8; 16]; 16];
+
 /// Byte strings of `blocks` full blocks and up to three bytes more, numbered from `start`.
 #[derive(Debug, Clone)]
 pub(in crate::btc::bip37) struct Tiles {
     blocks: usize,
     start: u32,
     /// Sixteen strings' sixteen bytes. Behind a string's end stands anything.
-    quads: Vec<[[u8; 16]; 16]>,
+    quads: Vec<Quad>,
     /// Rounded up to tiles.
     lengths: Vec<[u32; 16]>,
     /// Whom each string belongs to.
@@ -85,7 +88,7 @@ impl Tiles {
 
     /// Quads and lengths of each tile.
     #[inline(always)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[[[u8; 16]; 16]], &[u32; 16])> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[Quad], &[u32; 16])> {
         self.quads.chunks_exact(depth(self.blocks)).zip(&self.lengths)
     }
 
