@@ -27,11 +27,22 @@ fn filled(rng: &mut Rng, size: usize, fill: u32) -> Vec<u8> {
     bytes
 }
 
+/// A backend that the CPU lacks is not tested: where `EXPECT_BACKENDS` names those that must be
+/// there, as `scalar,avx2,avx512`, that is a failure.
+#[test]
+fn backends_are_those_expected() {
+    let names: Vec<_> = Backend::available().map(Backend::name).collect();
+    println!("backends: {names:?}");
+    assert_eq!((names.first(), names.last()), (Some(&"scalar"), Some(&Backend::best().name())));
+    if let Ok(expected) = std::env::var("EXPECT_BACKENDS") {
+        assert_eq!(names.join(","), expected, "EXPECT_BACKENDS");
+    }
+}
+
 #[test]
 fn insert_and_contains_at_every_length() {
     let mut rng = Rng::new(41);
     let backends: Vec<_> = Backend::available().collect();
-    println!("backends: {backends:?}");
     let (mut present, mut absent) = (0, 0);
     for length in 0..=300 {
         for case in 0..12 {

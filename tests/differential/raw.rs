@@ -189,9 +189,11 @@ fn ids_of_transactions_of_every_length() {
         raw
     };
     let header = &fixtures::block(170).raw[..80];
-    let mut check = |rng: &mut Rng, lengths: &[usize]| {
+    let check = |rng: &mut Rng, lengths: &[usize]| {
         let mut raw = [header, &compact_size(lengths.len())].concat();
-        lengths.iter().for_each(|length| raw.extend(tx(rng, *length)));
+        for length in lengths {
+            raw.extend(tx(rng, *length));
+        }
         assert!(same_block(&format!("transactions of {lengths:?}"), &raw));
     };
     let all: Vec<_> = (0..700).collect();
@@ -204,6 +206,23 @@ fn ids_of_transactions_of_every_length() {
         check(&mut rng, &same);
         let mixed: Vec<_> = (0..count).map(|_| rng.below(2_500)).collect();
         check(&mut rng, &mixed);
+    }
+}
+
+/// The one known difference: `bitcoin` limits the witness of an input to 4,000,000 bytes. Core
+/// does not, and no block has room for more.
+#[test]
+fn larger_witnesses_are_refused_by_bitcoin_alone() {
+    let input = [&[0x11; 36][..], &[0], &[0xff; 4]].concat();
+    for (size, accepted_by_both) in [(3_999_990_u32, true), (4_000_001, false)] {
+        let mut raw = [&[2, 0, 0, 0, 0, 1, 1][..], &input, &[0], &[1, 0xfe]].concat();
+        raw.extend(size.to_le_bytes());
+        raw.resize(raw.len() + size as usize, 7);
+        raw.extend([0; 4]);
+        let by_bitcoin = consensus::deserialize::<Transaction>(&raw);
+        assert_eq!(by_bitcoin.is_ok(), accepted_by_both, "{size} bytes");
+        let ours = Elements::from_raw_transaction(&raw).map(|elements| elements.num_elements());
+        assert_eq!(ours, Ok(2), "{size} bytes");
     }
 }
 
