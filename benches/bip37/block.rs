@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use bitcoin::Block;
 use bitcoin::consensus::deserialize;
-use chainsieve::btc::bip37::{BlockElements, BloomFilter};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, UpdateMode};
 use chainsieve::simd::Backend;
 
 use crate::element::{Random, half_full, ours};
@@ -80,7 +80,7 @@ fn block(report: &mut Report, height: u32, raw: &[u8]) {
 
 /// A filter sized for 1,000 elements at 1e-4, with 1,000 of them in.
 fn thousand(random: &mut Random) -> PlainFilter {
-    let mut filter = BloomFilter::new(1_000, 1e-4, 99, Default::default()).expect("sized");
+    let mut filter = BloomFilter::new(1_000, 1e-4, 99, UpdateMode::None).expect("sized");
     (0..1_000).for_each(|_| filter.insert(&random.bytes(20)));
     PlainFilter {
         data: filter.data().to_vec(),

@@ -6,6 +6,8 @@
 
 use core::fmt;
 
+use super::compact_size::{FieldError, MAX_SIZE, take_length};
+
 /// Why bytes are no block or transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,6 +23,13 @@ pub enum RawError {
     },
     /// A length in more bytes than it needs.
     NonMinimalLength {
+        /// Where it starts.
+        offset: usize,
+        /// The length.
+        length: u64,
+    },
+    /// A length over the limit of 32 MiB.
+    LengthTooLarge {
         /// Where it starts.
         offset: usize,
         /// The length.
@@ -52,6 +61,9 @@ impl fmt::Display for RawError {
             }
             Self::NonMinimalLength { offset, length } => {
                 write!(f, "length {length} at offset {offset} is not encoded in the fewest bytes")
+            }
+            Self::LengthTooLarge { offset, length } => {
+                write!(f, "length {length} at offset {offset}, the limit is {MAX_SIZE}")
             }
             Self::UnsupportedSegwitFlag { offset, flag } => {
                 write!(f, "segwit flag {flag} at offset {offset}, only 1 is known")
@@ -135,16 +147,14 @@ impl<'a> Reader<'a> {
     #[cold]
     fn long_compact_size(&mut self) -> Result<u64, RawError> {
         let offset = self.offset;
-        let (length, least) = match self.take()? {
-            [0xfd] => (u64::from(u16::from_le_bytes(*self.take()?)), 0xfd),
-            [0xfe] => (u64::from(u32::from_le_bytes(*self.take()?)), 0x1_0000),
-            [0xff] => (u64::from_le_bytes(*self.take()?), 0x1_0000_0000),
-            [length] => (u64::from(*length), 0),
-        };
-        if length < least {
-            return Err(RawError::NonMinimalLength { offset, length });
-        }
-        Ok(length)
+        let mut rest = self.rest();
+        let length = take_length(&mut rest).map_err(|error| match error {
+            FieldError::Truncated { needed, left } => RawError::Truncated { offset, needed, left },
+            FieldError::NonMinimalLength(length) => RawError::NonMinimalLength { offset, length },
+            FieldError::LengthTooLarge(length) => RawError::LengthTooLarge { offset, length },
+        })?;
+        self.offset = self.bytes.len() - rest.len();
+        Ok(length as u64)
     }
 
     #[inline]

@@ -321,12 +321,11 @@ impl<'a> Builder<'a> {
         for ((owner, &start), end) in (0..).zip(&self.starts).zip(ends) {
             for span in &self.spans[start as usize..end as usize] {
                 let (offset, length) = (span.offset as usize, span.length as usize);
-                slots.push(match classes.get_mut(length / 4) {
-                    Some(class) => class.push(self.raw, offset, length, owner),
-                    None => {
-                        long.push((owner, self.raw[offset..][..length].to_vec()));
-                        first_long + position(long.len() - 1)
-                    }
+                slots.push(if let Some(class) = classes.get_mut(length / 4) {
+                    class.push(self.raw, offset, length, owner)
+                } else {
+                    long.push((owner, self.raw[offset..][..length].to_vec()));
+                    first_long + position(long.len() - 1)
                 });
             }
         }

@@ -154,9 +154,8 @@ impl BloomFilter {
             let place = elements.place(element);
             match place {
                 Place::Output { vout, .. } if matched == Some(vout) => continue,
-                Place::Output { .. } => {}
                 Place::Outpoint(_) | Place::InputData(_) if !reasons.is_empty() => break,
-                Place::Outpoint(_) | Place::InputData(_) => {}
+                _ => {}
             }
             if !verdicts.contains(self, elements, elements.slot(element)) {
                 continue;
@@ -188,7 +187,7 @@ impl BloomFilter {
 /// Fewer elements than this are probed one by one, when they are asked for.
 const BATCH: usize = 64;
 
-/// What the filter may contain, while it grows.
+/// What is known of the slots.
 enum Kind {
     /// Nothing was probed ahead.
     Unknown,
@@ -198,6 +197,7 @@ enum Kind {
     FirstClear(Vec<u32>),
 }
 
+/// What the filter may contain, while it grows.
 struct Verdicts {
     kind: Kind,
     /// The transactions with something that the filter contained when it was probed.
@@ -279,8 +279,7 @@ impl Verdicts {
     ) -> Option<usize> {
         match &self.kind {
             Kind::Unknown => Some(among.start).filter(|_| !among.is_empty()),
-            Kind::Contained(_) => elements.find(among, |slot| self.is_possible(filter, slot)),
-            Kind::FirstClear(_) => elements.find(among, |slot| self.is_possible(filter, slot)),
+            _ => elements.find(among, |slot| self.is_possible(filter, slot)),
         }
     }
 

@@ -29,10 +29,11 @@ fn last_offset(bytes: &[u8]) -> u32 {
 
 /// The byte order that reverses each lane, counted within 128 bits.
 const SWAP_BYTES: [u32; 16] = {
+    let four = [0x0001_0203, 0x0405_0607, 0x0809_0a0b, 0x0c0d_0e0f];
     let mut order = [0; 16];
     let mut lane = 0;
     while lane < 16 {
-        order[lane] = 0x0001_0203 + 0x0404_0404 * (lane as u32 % 4);
+        order[lane] = four[lane % 4];
         lane += 1;
     }
     order

@@ -5,6 +5,15 @@
 //! filter, are moved together into rows, and when there are enough of them the next two hash
 //! functions follow, and so on until none is left or no hash function.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "numbers of the strings of a block, which fit 32 bits"
+)]
+#![expect(
+    clippy::needless_range_loop,
+    reason = "over lanes: a closure would not inline into the function with the CPU features"
+)]
+
 use alloc::vec::Vec;
 use core::array::from_mut;
 

@@ -4,6 +4,11 @@
 //! sixteen bytes of each, then the next sixteen of each, and so on; within those, the strings
 //! stand in the order 0, 4, 8, 12, 1, 5, … 15, which brings them into lanes with unpacking alone.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "strings of a block, whose positions fit 32 bits"
+)]
+
 use alloc::vec::Vec;
 
 /// Longer strings, of more full blocks of four bytes, have no tiles.
