@@ -6,6 +6,7 @@ extern crate alloc;
 #[cfg(feature = "btc")]
 pub mod btc;
 pub mod hash;
+#[cfg(feature = "btc")]
 pub mod simd;
 
 #[cfg(feature = "btc")]

@@ -7,7 +7,7 @@ use chainsieve::simd::Backend;
 use crate::plain::PlainFilter;
 use crate::timer::Report;
 
-/// A generator of test data (SplitMix64).
+/// A generator of test data (`SplitMix64`).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -67,7 +67,9 @@ pub(crate) fn run(report: &mut Report) {
             // 4,096 elements fill as much again as they find.
             let present = &absent[..4_096];
             let mut plain = PlainFilter { data: vec![0; 36_000], ..plain };
-            present.iter().for_each(|element| plain.insert(element));
+            for element in present {
+                plain.insert(element);
+            }
             for backend in Backend::available() {
                 let filter = ours(&plain, 0).with_backend(backend);
                 let all = || present.iter().all(|element| filter.contains(element));
@@ -99,8 +101,7 @@ fn chain_gang(report: &mut Report, random: &mut Random) {
     let elements: Vec<Vec<u8>> = (0..4_096).map(|_| random.bytes(20)).collect();
     let empty = PlainFilter { data: vec![0; 36_000], hash_funcs: 17, tweak: 0x1234_5678 };
     let mut ours = ours(&empty, 0);
-    let mut theirs =
-        ChainGangFilter { filter: empty.data.clone(), num_hash_funcs: 17, tweak: 0x1234_5678 };
+    let mut theirs = ChainGangFilter { filter: empty.data, num_hash_funcs: 17, tweak: 0x1234_5678 };
     report.ratio(
         "insert, 20 B, k = 17, best vs chain-gang",
         elements.len(),

@@ -1,6 +1,10 @@
 //! Bitcoin.
 
 pub mod bip37;
+mod compact_size;
+#[cfg(feature = "descriptors")]
+pub mod descriptors;
+pub mod proof_of_work;
 mod raw;
 pub mod script;
 

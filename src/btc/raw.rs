@@ -6,8 +6,7 @@
 
 use core::fmt;
 
-use bitcoin::Txid;
-use bitcoin::hashes::{Hash as _, HashEngine as _, sha256d};
+use super::compact_size::{FieldError, MAX_SIZE, take_length};
 
 /// Why bytes are no block or transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +23,13 @@ pub enum RawError {
     },
     /// A length in more bytes than it needs.
     NonMinimalLength {
+        /// Where it starts.
+        offset: usize,
+        /// The length.
+        length: u64,
+    },
+    /// A length over the limit of 32 MiB.
+    LengthTooLarge {
         /// Where it starts.
         offset: usize,
         /// The length.
@@ -55,6 +61,9 @@ impl fmt::Display for RawError {
             }
             Self::NonMinimalLength { offset, length } => {
                 write!(f, "length {length} at offset {offset} is not encoded in the fewest bytes")
+            }
+            Self::LengthTooLarge { offset, length } => {
+                write!(f, "length {length} at offset {offset}, the limit is {MAX_SIZE}")
             }
             Self::UnsupportedSegwitFlag { offset, flag } => {
                 write!(f, "segwit flag {flag} at offset {offset}, only 1 is known")
@@ -124,20 +133,28 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn compact_size(&mut self) -> Result<u64, RawError> {
-        let offset = self.offset;
-        let [first] = *self.take()?;
-        let (length, least) = match first {
-            0xfd => (u64::from(u16::from_le_bytes(*self.take()?)), 0xfd),
-            0xfe => (u64::from(u32::from_le_bytes(*self.take()?)), 0x1_0000),
-            0xff => (u64::from_le_bytes(*self.take()?), 0x1_0000_0000),
-            _ => return Ok(u64::from(first)),
-        };
-        if length < least {
-            return Err(RawError::NonMinimalLength { offset, length });
+        match self.bytes.get(self.offset) {
+            Some(&length @ ..0xfd) => {
+                self.offset += 1;
+                Ok(u64::from(length))
+            }
+            _ => self.long_compact_size(),
         }
-        Ok(length)
+    }
+
+    #[cold]
+    fn long_compact_size(&mut self) -> Result<u64, RawError> {
+        let offset = self.offset;
+        let mut rest = self.rest();
+        let length = take_length(&mut rest).map_err(|error| match error {
+            FieldError::Truncated { needed, left } => RawError::Truncated { offset, needed, left },
+            FieldError::NonMinimalLength(length) => RawError::NonMinimalLength { offset, length },
+            FieldError::LengthTooLarge(length) => RawError::LengthTooLarge { offset, length },
+        })?;
+        self.offset = self.bytes.len() - rest.len();
+        Ok(length as u64)
     }
 
     #[inline]
@@ -146,12 +163,13 @@ impl<'a> Reader<'a> {
         self.take_bytes(length)
     }
 
-    /// Reads a transaction, shows each part to `visit`, and returns its id.
+    /// Reads a transaction, shows each part to `visit`, and returns the bytes that its id is the
+    /// double SHA-256 of, in parts: those without marker, flag and witness.
     #[inline]
     pub(crate) fn transaction(
         &mut self,
         mut visit: impl FnMut(Part<'a>),
-    ) -> Result<Txid, RawError> {
+    ) -> Result<[&'a [u8]; 3], RawError> {
         let start = self.offset;
         self.take::<4>()?;
         let mut body = self.offset;
@@ -180,8 +198,7 @@ impl<'a> Reader<'a> {
         let body = &self.bytes[body..self.offset];
         if !is_segwit {
             self.take::<4>()?;
-            let whole = &self.bytes[start..self.offset];
-            return Ok(Txid::from_raw_hash(sha256d::Hash::hash(whole)));
+            return Ok([&self.bytes[start..self.offset], &[], &[]]);
         }
         let mut has_witness = inputs == 0;
         for _ in 0..inputs {
@@ -194,11 +211,6 @@ impl<'a> Reader<'a> {
         if !has_witness {
             return Err(RawError::NoWitness { offset: start });
         }
-        // The id leaves out marker, flag and witness.
-        let mut engine = sha256d::Hash::engine();
-        engine.input(&self.bytes[start..start + 4]);
-        engine.input(body);
-        engine.input(self.take::<4>()?);
-        Ok(Txid::from_raw_hash(sha256d::Hash::from_engine(engine)))
+        Ok([&self.bytes[start..start + 4], body, self.take::<4>()?])
     }
 }

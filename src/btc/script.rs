@@ -193,7 +193,7 @@ mod tests {
             let whole = matches!(end, 1 | 3 | 7 | 11 | 17);
             assert_eq!(read.is_well_formed(), whole, "{end}");
         }
-        assert_eq!(pushed(&[0x4e, 0xff, 0xff, 0xff, 0xff, 1]), [&[][..]; 0]);
+        assert!(pushed(&[0x4e, 0xff, 0xff, 0xff, 0xff, 1]).is_empty());
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(crate) trait Lanes: Copy {
     fn shl_each(self, a: Self::V, count: Self::V) -> Self::V;
     /// Each lane by its own count, below 32.
     fn shr_each(self, a: Self::V, count: Self::V) -> Self::V;
+    /// Each lane's four bytes in reverse order.
+    fn swap_bytes(self, a: Self::V) -> Self::V;
     fn rotate_left<const BITS: u32>(self, a: Self::V) -> Self::V;
 
     /// The four bytes, little-endian, at each offset of `bytes`, at least 4 and at most

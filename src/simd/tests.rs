@@ -73,6 +73,7 @@ operation!(shl_each, |a, b| a << (b & 31), |lanes| {
 operation!(shr_each, |a, b| a >> (b & 31), |lanes| {
     lanes.shr_each(a, lanes.and(b, lanes.splat(31)))
 });
+operation!(swap_bytes, |a, b| a.swap_bytes(), |lanes| lanes.swap_bytes(a));
 operation!(rotate_left, |a, b| a.rotate_left(13), |lanes| lanes.rotate_left::<13>(a));
 
 /// Masks and what depends on them, as `(mask, selected, compressed, gathered)`.

@@ -1,2 +1,49 @@
 //! The `chainsieve` command.
-fn main() {}
+//!
+//! Each command turns its arguments into a [`output::Report`]: the same facts as a table for
+//! people and as JSON for programs. Nothing else prints.
+
+mod args;
+mod btc;
+mod demo;
+mod input;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{BtcCommand, Cli, Command, FilterCommand, ProveCommand};
+use output::Report;
+
+/// The command was understood, and its input was not good: a file, hex, an address.
+const BAD_INPUT: u8 = 3;
+/// The command does not make sense; as `clap` exits.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = run(&cli.command).and_then(|report| report.print(cli.json));
+    match result {
+        Ok(exit) => exit,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let usage = error.is::<args::UsageError>();
+            output::print_error(&error);
+            ExitCode::from(if usage { USAGE } else { BAD_INPUT })
+        }
+    }
+}
+
+fn run(command: &Command) -> anyhow::Result<Report> {
+    match command {
+        Command::Btc(BtcCommand::Filter(FilterCommand::New(args))) => btc::filter_new::run(args),
+        Command::Btc(BtcCommand::Filter(FilterCommand::Inspect(args))) => {
+            btc::filter_inspect::run(args)
+        }
+        Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
+        Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),
+        Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
+        Command::Demo => demo::run(),
+    }
+}

@@ -332,6 +332,7 @@ impl fmt::Debug for BloomFilter {
             .field("hash_funcs", &self.hash_funcs)
             .field("tweak", &self.tweak)
             .field("flags", &self.flags)
+            .field("backend", &self.backend)
             .finish()
     }
 }

@@ -1,6 +1,7 @@
 //! Transactions taken apart into what filters test.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use bitcoin::block::Header;
 use bitcoin::consensus::{deserialize, serialize};
@@ -10,6 +11,8 @@ use bitcoin::{Block, Transaction, Txid};
 use super::probe::tiles::{MAX_BLOCKS, Tiles};
 use crate::btc::raw::{Part, RawError, Reader};
 use crate::btc::script::{ScriptType, pushes};
+use crate::hash::sha256d::{Message, sha256d_each};
+use crate::simd::Backend;
 
 /// The elements of transactions: their ids, the non-empty data pushes of their scripts, the
 /// outpoints that they spend.
@@ -100,14 +103,39 @@ impl Elements {
         self.txids.len() + self.places.len()
     }
 
-    /// The elements of a transaction but its id, in the order that Core tests them in.
-    pub(super) fn elements_of(
-        &self,
-        transaction: usize,
-    ) -> impl Iterator<Item = (Place, u32)> + use<'_> {
+    /// The elements of a transaction but its id, by number, in the order that Core tests them in.
+    pub(super) fn elements_of(&self, transaction: usize) -> Range<usize> {
         let end = self.starts.get(transaction + 1).map_or(self.places.len(), |end| *end as usize);
-        let elements = self.starts[transaction] as usize..end;
-        self.places[elements.clone()].iter().copied().zip(self.slots[elements].iter().copied())
+        self.starts[transaction] as usize..end
+    }
+
+    pub(super) fn place(&self, element: usize) -> Place {
+        self.places[element]
+    }
+
+    pub(super) fn slot(&self, element: usize) -> u32 {
+        self.slots[element]
+    }
+
+    /// Which of its script's pushes an element is, from 0.
+    pub(super) fn push_number(&self, element: usize) -> u32 {
+        let place = self.places[element];
+        position(self.places[..element].iter().rev().take_while(|before| **before == place).count())
+    }
+
+    /// The first of `elements` with a slot that `is_wanted`.
+    pub(super) fn find(
+        &self,
+        elements: Range<usize>,
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Option<usize> {
+        let found = self.slots[elements.clone()].iter().position(|&slot| is_wanted(slot))?;
+        Some(elements.start + found)
+    }
+
+    /// The transaction that has an element.
+    pub(super) fn transaction_with(&self, element: usize) -> usize {
+        self.starts.partition_point(|&start| start as usize <= element) - 1
     }
 
     /// What can be probed many at a time; slots are numbered through all of it.
@@ -199,7 +227,8 @@ impl BlockElements {
 /// Elements as they are read.
 struct Builder<'a> {
     raw: &'a [u8],
-    txids: Vec<Txid>,
+    /// What the ids are hashes of.
+    transactions: Vec<Message<'a>>,
     starts: Vec<u32>,
     places: Vec<Place>,
     spans: Vec<Span>,
@@ -222,10 +251,11 @@ impl<'a> Builder<'a> {
     ) -> Result<Elements, RawError> {
         let mut builder = Self {
             raw,
-            txids: Vec::new(),
+            transactions: Vec::new(),
             starts: Vec::new(),
-            places: Vec::new(),
-            spans: Vec::new(),
+            // Most blocks have an element for every 40 to 60 bytes.
+            places: Vec::with_capacity(raw.len() / 40),
+            spans: Vec::with_capacity(raw.len() / 40),
             counts: [0; MAX_BLOCKS + 2],
         };
         for _ in 0..transactions {
@@ -239,7 +269,7 @@ impl<'a> Builder<'a> {
         self.starts.push(position(start));
         let (mut vin, mut vout) = (0, 0);
         let mut inputs_end = start;
-        let txid = reader.transaction(|part| match part {
+        let transaction = reader.transaction(|part| match part {
             Part::Input { outpoint, script_sig } => {
                 self.push(Place::Outpoint(vin), outpoint);
                 for data in pushes(script_sig) {
@@ -259,7 +289,7 @@ impl<'a> Builder<'a> {
         // Outputs are tested before inputs.
         self.places[start..].rotate_left(inputs_end - start);
         self.spans[start..].rotate_left(inputs_end - start);
-        self.txids.push(txid);
+        self.transactions.push(transaction);
         Ok(())
     }
 
@@ -279,29 +309,29 @@ impl<'a> Builder<'a> {
             classes.push(Tiles::new(blocks, next, count));
             next += position(count);
         }
-        let mut ids = Tiles::new(8, next, self.txids.len());
-        for (transaction, txid) in (0..).zip(&self.txids) {
-            ids.push(txid.as_byte_array(), 0, 32, transaction);
+        let txids = sha256d_each(Backend::best(), &self.transactions);
+        let mut ids = Tiles::new(8, next, txids.len());
+        for (transaction, txid) in (0..).zip(&txids) {
+            ids.push(txid, 0, 32, transaction);
         }
         let first_long = ids.end();
         let mut long = Vec::with_capacity(self.counts[MAX_BLOCKS + 1]);
         let mut slots = Vec::with_capacity(self.spans.len());
-        let ends = self.starts[1..].iter().copied().chain([position(self.spans.len())]);
+        let ends = self.starts.iter().skip(1).copied().chain([position(self.spans.len())]);
         for ((owner, &start), end) in (0..).zip(&self.starts).zip(ends) {
             for span in &self.spans[start as usize..end as usize] {
                 let (offset, length) = (span.offset as usize, span.length as usize);
-                slots.push(match classes.get_mut(length / 4) {
-                    Some(class) => class.push(self.raw, offset, length, owner),
-                    None => {
-                        long.push((owner, self.raw[offset..][..length].to_vec()));
-                        first_long + position(long.len() - 1)
-                    }
+                slots.push(if let Some(class) = classes.get_mut(length / 4) {
+                    class.push(self.raw, offset, length, owner)
+                } else {
+                    long.push((owner, self.raw[offset..][..length].to_vec()));
+                    first_long + position(long.len() - 1)
                 });
             }
         }
         classes.push(ids);
         Elements {
-            txids: self.txids,
+            txids: txids.into_iter().map(Txid::from_byte_array).collect(),
             starts: self.starts,
             places: self.places,
             slots,

@@ -8,6 +8,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
 use bitcoin::{OutPoint, Transaction, Txid};
 
@@ -128,7 +129,7 @@ impl BloomFilter {
         let mut matches = Vec::new();
         let mut verdicts = Verdicts::new(self, elements);
         let mut next = 0;
-        while let Some(transaction) = verdicts.next_candidate(next, elements) {
+        while let Some(transaction) = verdicts.next_candidate(next, self, elements) {
             let reasons = self.reasons(elements, transaction, &mut verdicts);
             if !reasons.is_empty() {
                 let index = u32::try_from(transaction).expect("transactions have 10 bytes");
@@ -150,20 +151,20 @@ impl BloomFilter {
         if verdicts.contains(self, elements, elements.txid_slot(transaction)) {
             reasons.push(MatchReason::Txid);
         }
-        let (mut script, mut push) = (None, 0);
+        let mut left = elements.elements_of(transaction);
         let mut matched = None;
-        for (place, slot) in elements.elements_of(transaction) {
+        while let Some(element) = verdicts.next_possible(left.clone(), self, elements) {
+            left.start = element + 1;
+            let place = elements.place(element);
             match place {
                 Place::Output { vout, .. } if matched == Some(vout) => continue,
-                Place::Output { .. } => {}
                 Place::Outpoint(_) | Place::InputData(_) if !reasons.is_empty() => break,
-                Place::Outpoint(_) | Place::InputData(_) => {}
+                _ => {}
             }
-            push = if script == Some(place) { push + 1 } else { 0 };
-            script = Some(place);
-            if !verdicts.contains(self, elements, slot) {
+            if !verdicts.contains(self, elements, elements.slot(element)) {
                 continue;
             }
+            let push = elements.push_number(element);
             reasons.push(match place {
                 Place::Output { vout, pays_to_key } => {
                     matched = Some(vout);
@@ -175,7 +176,7 @@ impl BloomFilter {
                     if inserted {
                         let txid = elements.txids()[transaction];
                         self.insert_outpoint(&OutPoint { txid, vout });
-                        verdicts.inserted();
+                        verdicts.grown = true;
                     }
                     MatchReason::Output { vout, push, inserted }
                 }
@@ -190,16 +191,22 @@ impl BloomFilter {
 /// Fewer elements than this are probed one by one, when they are asked for.
 const BATCH: usize = 64;
 
+/// What is known of the slots.
+enum Kind {
+    /// Nothing was probed ahead.
+    Unknown,
+    /// A bit for each slot that the filter may contain. For a filter that does not grow.
+    Contained(Vec<u64>),
+    /// For each slot a bit that it selects and that was clear when last looked, or `CONTAINED`.
+    FirstClear(Vec<u32>),
+}
+
 /// What the filter may contain, while it grows.
 struct Verdicts {
-    /// Element slots, then ids, that the filter may contain; `None` until probed.
-    contained: Option<Vec<u32>>,
-    /// The transactions that have one of them.
+    kind: Kind,
+    /// The transactions with something that the filter contained when it was probed.
     candidates: Vec<u32>,
-    /// For each element slot, then each id, a bit that it selects and that was clear when last
-    /// looked, or `CONTAINED`. Empty if the filter can't grow.
-    first_clear: Vec<u32>,
-    /// Whether the filter has grown since it was probed.
+    /// Whether the filter has grown since.
     grown: bool,
 }
 
@@ -208,65 +215,104 @@ const CONTAINED: u32 = u32::MAX;
 impl Verdicts {
     /// Probes all elements at once, if they are enough to make that worth it.
     fn new(filter: &BloomFilter, elements: &Elements) -> Self {
-        let mut verdicts =
-            Self { contained: None, candidates: Vec::new(), first_clear: Vec::new(), grown: false };
         if elements.num_elements() < BATCH {
-            return verdicts;
+            return Self { kind: Kind::Unknown, candidates: Vec::new(), grown: false };
         }
-        if filter.update_mode() != UpdateMode::None {
-            verdicts.first_clear.resize(elements.num_slots() + batch::OVERRUN, CONTAINED);
+        let grows = filter.update_mode() != UpdateMode::None;
+        let mut first_clear = Vec::new();
+        if grows {
+            first_clear.resize(elements.num_slots() + batch::OVERRUN, CONTAINED);
         }
-        let mut prober = Prober::new(filter.backend(), filter.view(), verdicts.first_clear);
+        let mut prober = Prober::new(filter.backend(), filter.view(), first_clear);
         elements.classes().iter().for_each(|class| prober.probe(class));
         for (slot, bytes) in elements.long() {
             match filter.first_clear(bytes) {
                 None => prober.contained.push(slot),
-                Some(bit) => {
-                    if let Some(place) = prober.first_clear.get_mut(slot as usize) {
-                        *place = bit;
-                    }
-                }
+                Some(bit) if grows => prober.first_clear[slot as usize] = bit,
+                Some(_) => {}
             }
         }
-        let Prober { mut contained, first_clear, .. } = prober;
-        verdicts.first_clear = first_clear;
-        for &slot in &contained {
-            if let Some(place) = verdicts.first_clear.get_mut(slot as usize) {
-                *place = CONTAINED;
+        let Prober { contained, mut first_clear, .. } = prober;
+        let mut candidates: Vec<u32> =
+            contained.iter().map(|&slot| elements.transaction_in(slot)).collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        let kind = if grows {
+            for slot in contained {
+                first_clear[slot as usize] = CONTAINED;
             }
-        }
-        verdicts.candidates.extend(contained.iter().map(|&slot| elements.transaction_in(slot)));
-        verdicts.candidates.sort_unstable();
-        verdicts.candidates.dedup();
-        contained.sort_unstable();
-        verdicts.contained = Some(contained);
-        verdicts
+            Kind::FirstClear(first_clear)
+        } else {
+            let mut bits = alloc::vec![0; elements.num_slots() / 64 + 1];
+            for slot in contained {
+                bits[slot as usize / 64] |= 1 << (slot % 64);
+            }
+            Kind::Contained(bits)
+        };
+        Self { kind, candidates, grown: false }
     }
 
     /// The next transaction from `from` on that can match.
-    fn next_candidate(&self, from: usize, elements: &Elements) -> Option<usize> {
-        if self.contained.is_none() || self.grown {
+    fn next_candidate(
+        &self,
+        from: usize,
+        filter: &BloomFilter,
+        elements: &Elements,
+    ) -> Option<usize> {
+        if from >= elements.len() || matches!(self.kind, Kind::Unknown) {
             return Some(from).filter(|&from| from < elements.len());
         }
-        let next = self.candidates.partition_point(|&candidate| (candidate as usize) < from);
-        self.candidates.get(next).map(|&candidate| candidate as usize)
+        if !self.grown {
+            let next = self.candidates.partition_point(|&candidate| (candidate as usize) < from);
+            return self.candidates.get(next).map(|&candidate| candidate as usize);
+        }
+        let left = elements.elements_of(from).start..elements.num_elements() - elements.len();
+        let by_element = self.next_possible(left, filter, elements);
+        let by_element = by_element.map(|element| elements.transaction_with(element));
+        let mut ids = from..by_element.unwrap_or(elements.len());
+        ids.find(|&next| self.is_possible(filter, elements.txid_slot(next))).or(by_element)
     }
 
-    fn inserted(&mut self) {
-        self.grown = true;
+    /// The first of these elements that the filter can contain.
+    #[inline]
+    fn next_possible(
+        &self,
+        among: Range<usize>,
+        filter: &BloomFilter,
+        elements: &Elements,
+    ) -> Option<usize> {
+        match &self.kind {
+            Kind::Unknown => Some(among.start).filter(|_| !among.is_empty()),
+            _ => elements.find(among, |slot| self.is_possible(filter, slot)),
+        }
+    }
+
+    /// Whether what is in `slot` was contained, or the filter has grown where it was not.
+    #[inline(always)]
+    fn is_possible(&self, filter: &BloomFilter, slot: u32) -> bool {
+        match &self.kind {
+            Kind::Unknown => true,
+            Kind::Contained(bits) => bits[slot as usize / 64] >> (slot % 64) & 1 != 0,
+            Kind::FirstClear(first_clear) => {
+                let bit = first_clear[slot as usize];
+                bit == CONTAINED || filter.view().is_set(bit)
+            }
+        }
     }
 
     /// Whether `filter` may contain what is in `slot`.
-    #[inline]
     fn contains(&mut self, filter: &BloomFilter, elements: &Elements, slot: u32) -> bool {
-        let Some(contained) = &self.contained else {
-            return elements.with_bytes(slot, |bytes| filter.contains(bytes));
+        if !self.is_possible(filter, slot) {
+            return false;
+        }
+        let first_clear = match &mut self.kind {
+            Kind::Unknown => {
+                return elements.with_bytes(slot, |bytes| filter.contains(bytes));
+            }
+            Kind::Contained(_) => return true,
+            Kind::FirstClear(first_clear) => &mut first_clear[slot as usize],
         };
-        let Some(first_clear) = self.first_clear.get_mut(slot as usize) else {
-            return contained.binary_search(&slot).is_ok();
-        };
-        // Only an insertion that set the recorded bit can have made a difference.
-        if *first_clear != CONTAINED && filter.view().is_set(*first_clear) {
+        if *first_clear != CONTAINED {
             let now = elements.with_bytes(slot, |bytes| filter.first_clear(bytes));
             *first_clear = now.unwrap_or(CONTAINED);
         }

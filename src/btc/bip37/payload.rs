@@ -5,15 +5,20 @@
 //! filteradd    CompactSize n | n bytes of data
 //! ```
 //! All numbers little-endian. `bitcoin`'s own `FilterLoad` refuses flags above 2, which Core
-//! masks and keeps, and limits no size; conversions to and from it are here.
+//! masks and keeps, and limits no size; conversions to and from it are here, with the feature `std`,
+//! without which `bitcoin` has no messages.
 
 use alloc::vec::Vec;
 use core::fmt;
 
+#[cfg(feature = "std")]
 use bitcoin::p2p::message_bloom::{BloomFlags, FilterAdd, FilterLoad};
 
+#[cfg(feature = "std")]
+use super::UpdateMode;
 use super::bit_array::BitArray;
-use super::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE, MAX_HASH_FUNCS, UpdateMode};
+use super::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE, MAX_HASH_FUNCS};
+use crate::btc::compact_size::{FieldError, MAX_SIZE, put_var_bytes, take, take_var_bytes};
 
 /// Why the payload of a BIP37 message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +33,8 @@ pub enum PayloadError {
     },
     /// A length in more bytes than it needs, which Core refuses.
     NonMinimalLength(u64),
+    /// A length over 32 MiB, which Core's deserialiser refuses.
+    LengthTooLarge(u64),
     /// Bytes behind the last field.
     TrailingBytes(usize),
     /// A filter over the limit of 36,000 bytes.
@@ -49,6 +56,9 @@ impl fmt::Display for PayloadError {
             Self::NonMinimalLength(length) => {
                 write!(f, "length {length} is not encoded in the fewest bytes")
             }
+            Self::LengthTooLarge(length) => {
+                write!(f, "length {length}, the limit is {MAX_SIZE}")
+            }
             Self::TrailingBytes(count) => write!(f, "{count} bytes after the last field"),
             Self::FilterTooLarge(size) => {
                 write!(f, "filter of {size} bytes, the limit is {MAX_BLOOM_FILTER_SIZE}")
@@ -68,56 +78,17 @@ impl fmt::Display for PayloadError {
 
 impl core::error::Error for PayloadError {}
 
-/// Takes `N` bytes off the front of `bytes`.
-fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], PayloadError> {
-    let (first, rest) = bytes
-        .split_first_chunk()
-        .ok_or(PayloadError::Truncated { needed: N as u64, left: bytes.len() })?;
-    *bytes = rest;
-    Ok(*first)
-}
-
-/// Takes a `CompactSize` and as many bytes as it says.
-fn take_var_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], PayloadError> {
-    let [first] = take(bytes)?;
-    let (length, least) = match first {
-        0xfd => (u64::from(u16::from_le_bytes(take(bytes)?)), 0xfd),
-        0xfe => (u64::from(u32::from_le_bytes(take(bytes)?)), 0x1_0000),
-        0xff => (u64::from_le_bytes(take(bytes)?), 0x1_0000_0000),
-        _ => (u64::from(first), 0),
-    };
-    if length < least {
-        return Err(PayloadError::NonMinimalLength(length));
-    }
-    let (data, rest) = usize::try_from(length)
-        .ok()
-        .and_then(|length| bytes.split_at_checked(length))
-        .ok_or(PayloadError::Truncated { needed: length, left: bytes.len() })?;
-    *bytes = rest;
-    Ok(data)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "each arm holds what fits")]
-fn put_var_bytes(out: &mut Vec<u8>, data: &[u8]) {
-    match data.len() as u64 {
-        length @ 0..=0xfc => out.push(length as u8),
-        length @ ..=0xffff => {
-            out.push(0xfd);
-            out.extend((length as u16).to_le_bytes());
-        }
-        length @ ..=0xffff_ffff => {
-            out.push(0xfe);
-            out.extend((length as u32).to_le_bytes());
-        }
-        length => {
-            out.push(0xff);
-            out.extend(length.to_le_bytes());
+impl From<FieldError> for PayloadError {
+    fn from(error: FieldError) -> Self {
+        match error {
+            FieldError::Truncated { needed, left } => Self::Truncated { needed, left },
+            FieldError::NonMinimalLength(length) => Self::NonMinimalLength(length),
+            FieldError::LengthTooLarge(length) => Self::LengthTooLarge(length),
         }
     }
-    out.extend(data);
 }
 
-fn nothing_left(rest: &[u8]) -> Result<(), PayloadError> {
+pub(super) fn nothing_left(rest: &[u8]) -> Result<(), PayloadError> {
     if rest.is_empty() { Ok(()) } else { Err(PayloadError::TrailingBytes(rest.len())) }
 }
 
@@ -177,20 +148,18 @@ impl BloomFilter {
     /// hash functions, and here that is whatever a stranger wrote, up to four billion.
     ///
     /// # Errors
-    /// What is truncated or badly encoded, or a filter of more than 256 MiB.
+    /// What is truncated or badly encoded, or a length over 32 MiB.
     pub fn decode_any_size(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let data = take_var_bytes(&mut payload)?;
         let hash_funcs = u32::from_le_bytes(take(&mut payload)?);
         let tweak = u32::from_le_bytes(take(&mut payload)?);
         let [flags] = take(&mut payload)?;
-        if data.len() > BitArray::MAX_BYTES {
-            return Err(PayloadError::FilterTooLarge(data.len()));
-        }
-        let bits = BitArray::from_bytes(data.to_vec()).expect("length was checked");
+        let bits = BitArray::from_bytes(data.to_vec()).expect("no length is over MAX_SIZE");
         Ok((Self::from_bits(bits, hash_funcs, tweak, flags), payload))
     }
 }
 
+#[cfg(feature = "std")]
 impl TryFrom<FilterLoad> for BloomFilter {
     type Error = PayloadError;
 
@@ -213,6 +182,7 @@ impl TryFrom<FilterLoad> for BloomFilter {
     }
 }
 
+#[cfg(feature = "std")]
 impl TryFrom<BloomFilter> for FilterLoad {
     type Error = PayloadError;
 
@@ -287,6 +257,7 @@ impl AddedData {
     }
 }
 
+#[cfg(feature = "std")]
 impl TryFrom<FilterAdd> for AddedData {
     type Error = PayloadError;
 
@@ -297,6 +268,7 @@ impl TryFrom<FilterAdd> for AddedData {
     }
 }
 
+#[cfg(feature = "std")]
 impl From<AddedData> for FilterAdd {
     fn from(added: AddedData) -> Self {
         Self { data: added.0 }

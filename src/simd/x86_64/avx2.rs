@@ -1,14 +1,16 @@
 //! AVX2: sixteen lanes in two registers.
 
 #![expect(unsafe_code, reason = "CPU intrinsics")]
+#![expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
 
 use core::arch::x86_64::{
     __m256i, _mm256_add_epi32, _mm256_and_si256, _mm256_blend_epi32, _mm256_blendv_epi8,
     _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_i32gather_epi32, _mm256_loadu_si256,
     _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32, _mm256_mullo_epi32,
-    _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_shuffle_epi32, _mm256_sllv_epi32,
-    _mm256_srlv_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi32,
-    _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_shuffle_epi8, _mm256_shuffle_epi32,
+    _mm256_sllv_epi32, _mm256_srlv_epi32, _mm256_storeu_si256, _mm256_sub_epi32,
+    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    _mm256_xor_si256,
 };
 
 use super::{cpu_has, last_offset};
@@ -198,6 +200,12 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn shr_each(self, a: Self::V, count: Self::V) -> Self::V {
         both!(_mm256_srlv_epi32(a, count))
+    }
+
+    #[inline(always)]
+    fn swap_bytes(self, a: Self::V) -> Self::V {
+        let order = self.load(&super::SWAP_BYTES);
+        both!(_mm256_shuffle_epi8(a, order))
     }
 
     #[inline(always)]

@@ -5,10 +5,10 @@
 use core::arch::x86_64::{
     __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_i32gather_epi32, _mm512_loadu_si512,
     _mm512_mask_blend_epi32, _mm512_maskz_compress_epi32, _mm512_min_epu32, _mm512_mul_epu32,
-    _mm512_mullo_epi32, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_epi32,
-    _mm512_sllv_epi32, _mm512_srlv_epi32, _mm512_storeu_si512, _mm512_sub_epi32,
-    _mm512_test_epi32_mask, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
-    _mm512_unpacklo_epi64, _mm512_xor_si512,
+    _mm512_mullo_epi32, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_epi8,
+    _mm512_shuffle_epi32, _mm512_sllv_epi32, _mm512_srlv_epi32, _mm512_storeu_si512,
+    _mm512_sub_epi32, _mm512_test_epi32_mask, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
+    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
 use super::{cpu_has, last_offset};
@@ -120,6 +120,12 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn shr_each(self, a: __m512i, count: __m512i) -> __m512i {
         op!(_mm512_srlv_epi32(a, count))
+    }
+
+    #[inline(always)]
+    fn swap_bytes(self, a: __m512i) -> __m512i {
+        let order = self.load(&super::SWAP_BYTES);
+        op!(_mm512_shuffle_epi8(a, order))
     }
 
     #[inline(always)]

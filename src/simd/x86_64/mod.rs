@@ -26,3 +26,15 @@ fn last_offset(bytes: &[u8]) -> u32 {
     let last = bytes.len().checked_sub(4).and_then(|last| i32::try_from(last).ok());
     last.expect("4 to 2^31 - 1 bytes to gather from").cast_unsigned()
 }
+
+/// The byte order that reverses each lane, counted within 128 bits.
+const SWAP_BYTES: [u32; 16] = {
+    let four = [0x0001_0203, 0x0405_0607, 0x0809_0a0b, 0x0c0d_0e0f];
+    let mut order = [0; 16];
+    let mut lane = 0;
+    while lane < 16 {
+        order[lane] = four[lane % 4];
+        lane += 1;
+    }
+    order
+};

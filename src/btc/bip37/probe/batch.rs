@@ -5,9 +5,19 @@
 //! filter, are moved together into rows, and when there are enough of them the next two hash
 //! functions follow, and so on until none is left or no hash function.
 
-use alloc::vec::Vec;
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "numbers of the strings of a block, which fit 32 bits"
+)]
+#![expect(
+    clippy::needless_range_loop,
+    reason = "over lanes: a closure would not inline into the function with the CPU features"
+)]
 
-use super::tiles::{MAX_BLOCKS, Tiles};
+use alloc::vec::Vec;
+use core::array::from_mut;
+
+use super::tiles::{MAX_BLOCKS, Quad, Tiles};
 use super::{Broadcast, FilterView, MurmurLanes, Params, first_lanes};
 use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
 use crate::simd::{Backend, Kernel, Lanes};
@@ -15,7 +25,7 @@ use crate::simd::{Backend, Kernel, Lanes};
 /// Lanes are written sixteen at a time, up to as many places behind the last one.
 pub(in crate::btc::bip37) const OVERRUN: usize = 16;
 /// How many elements are moved together.
-const COLUMNS: usize = 256;
+const COLUMNS: usize = 512;
 /// A row of blocks, one of each element.
 type Row = [u32; COLUMNS + OVERRUN];
 /// The mixed blocks of sixteen elements, then their tails and their lengths.
@@ -110,16 +120,15 @@ impl Kernel for Probe<'_, '_> {
             contained: &mut prober.contained,
             first_clear: &mut prober.first_clear,
         };
-        let mut tile: Tile = [[0; 16]; MAX_BLOCKS + 2];
-        let tile = &mut tile[..class.blocks() + 2];
+        let mut mixed: [Tile; 2] = [[[0; 16]; MAX_BLOCKS + 2]; 2];
         let mut number = class.start();
-        for (quads, lengths) in class.iter() {
-            mix_tile(lanes, quads, lengths, tile);
-            rounds.first(tile, number, class.end() - number);
-            if rounds.alive > COLUMNS - 16 {
-                rounds.finish();
+        let mut tiles = class.iter();
+        while let Some(tile) = tiles.next() {
+            match tiles.next() {
+                Some(next) => rounds.first([tile, next], &mut mixed, number, class.end()),
+                None => rounds.first([tile], from_mut(&mut mixed[0]), number, class.end()),
             }
-            number += 16;
+            number += 32;
         }
         rounds.finish();
     }
@@ -146,36 +155,6 @@ fn column_bit<const N: usize>(rows: &[[u32; N]], column: usize, seed: u32, param
     params.reduction.bit(finalize(hash ^ ends[0][column], ends[1][column]))
 }
 
-/// Mixes the blocks and tails of sixteen elements.
-#[inline(always)]
-fn mix_tile<L: Lanes>(
-    lanes: L,
-    quads: &[[[u8; 16]; 16]],
-    lengths: &[u32; 16],
-    tile: &mut [[u32; 16]],
-) {
-    let (blocks, ends) = tile.split_at_mut(tile.len() - 2);
-    let lengths = lanes.load(lengths);
-    lanes.store(lengths, &mut ends[1]);
-    let (blocks, last) = blocks.as_chunks_mut::<4>();
-    let (last_quad, quads) = quads.split_last().expect("room for a tail");
-    for (quad, rows) in quads.iter().zip(blocks) {
-        let words = lanes.transpose(quad);
-        lanes.store(lanes.mix_block(words[0]), &mut rows[0]);
-        lanes.store(lanes.mix_block(words[1]), &mut rows[1]);
-        lanes.store(lanes.mix_block(words[2]), &mut rows[2]);
-        lanes.store(lanes.mix_block(words[3]), &mut rows[3]);
-    }
-    let words = lanes.transpose(last_quad);
-    for (word, row) in words.iter().zip(&mut *last) {
-        lanes.store(lanes.mix_block(*word), row);
-    }
-    let bits = lanes.shl::<3>(lanes.and(lengths, lanes.splat(3)));
-    let end = lanes.shl_each(lanes.splat(1), bits);
-    let tail = lanes.and(words[last.len()], lanes.sub(end, lanes.splat(1)));
-    lanes.store(lanes.mix_block(tail), &mut ends[0]);
-}
-
 /// The rounds over a class, and the elements that are still in.
 struct Rounds<'a, L: Lanes> {
     lanes: L,
@@ -190,80 +169,179 @@ struct Rounds<'a, L: Lanes> {
 }
 
 impl<L: Lanes> Rounds<'_, L> {
-    /// The first two hash functions on `count` elements, numbered from `number`.
+    /// The first two hash functions on the elements of `tiles`, numbered from `number` to before
+    /// `end`. Those that are still in move to the rows, by way of `mixed`.
     #[inline(always)]
-    fn first(&mut self, tile: &[[u32; 16]], number: u32, count: u32) {
+    fn first<const N: usize>(
+        &mut self,
+        tiles: [(&[Quad], &[u32; 16]); N],
+        mixed: &mut [Tile; N],
+        number: u32,
+        end: u32,
+    ) {
         let lanes = self.lanes;
-        let (set, clear) = self.probe_two(0, |row| lanes.load(&tile[row]));
-        let set = set & first_lanes(count);
-        if !self.first_clear.is_empty() {
-            lanes.store(clear, sixteen_mut(self.first_clear, number as usize));
+        let mut hashes = self.start::<N>(0);
+        let mut ends = [(lanes.splat(0), lanes.splat(0)); N];
+        let (full, rest) = (self.blocks / 4, self.blocks % 4);
+        for quad in 0..full {
+            for n in 0..N {
+                let words = lanes.transpose(&tiles[n].0[quad]);
+                for word in 0..4 {
+                    let block = lanes.mix_block(words[word]);
+                    lanes.store(block, &mut mixed[n][quad * 4 + word]);
+                    self.absorb(&mut hashes[n], block);
+                }
+            }
         }
-        let numbers = lanes.add(lanes.load(&IOTA), lanes.splat(number));
-        let (numbers_row, rows) = self.rows.split_last_mut().expect("a row of numbers");
-        for (row, column) in rows.iter_mut().zip(tile) {
-            lanes.compress(set, lanes.load(column), sixteen_mut(row, self.alive));
+        for n in 0..N {
+            let words = lanes.transpose(&tiles[n].0[full]);
+            let mut tail = words[0];
+            for word in 0..3 {
+                if word < rest {
+                    let block = lanes.mix_block(words[word]);
+                    lanes.store(block, &mut mixed[n][full * 4 + word]);
+                    self.absorb(&mut hashes[n], block);
+                    tail = words[word + 1];
+                }
+            }
+            let lengths = lanes.load(tiles[n].1);
+            let bits = lanes.shl::<3>(lanes.and(lengths, lanes.splat(3)));
+            let behind = lanes.shl_each(lanes.splat(1), bits);
+            let tail = lanes.and(tail, lanes.sub(behind, lanes.splat(1)));
+            ends[n] = (lanes.mix_block(tail), lengths);
+            lanes.store(ends[n].0, &mut mixed[n][self.blocks]);
+            lanes.store(lengths, &mut mixed[n][self.blocks + 1]);
         }
-        lanes.compress(set, numbers, sixteen_mut(numbers_row, self.alive));
-        self.alive += set.count_ones() as usize;
+        let results = self.settle(0, hashes, ends);
+        for n in 0..N {
+            let (set, clear) = results[n];
+            let number = number + 16 * n as u32;
+            let set = set & first_lanes(end - number);
+            if !self.first_clear.is_empty() {
+                lanes.store(clear, sixteen_mut(self.first_clear, number as usize));
+            }
+            let numbers = lanes.add(lanes.load(&IOTA), lanes.splat(number));
+            let (numbers_row, rows) = self.rows.split_last_mut().expect("a row of numbers");
+            for (row, column) in rows.iter_mut().zip(&mixed[n]) {
+                lanes.compress(set, lanes.load(column), sixteen_mut(row, self.alive));
+            }
+            lanes.compress(set, numbers, sixteen_mut(numbers_row, self.alive));
+            self.alive += set.count_ones() as usize;
+        }
+        if self.alive > COLUMNS - 16 * N {
+            self.finish();
+        }
     }
 
     /// All other hash functions on the elements that are still in.
     #[inline(always)]
     fn finish(&mut self) {
-        let lanes = self.lanes;
-        let numbers = self.blocks + 2;
         let mut i = 2;
         while self.alive > 0 && i < self.view.params.hash_funcs {
-            let mut still = 0;
-            for at in (0..self.alive).step_by(16) {
-                let live = first_lanes((self.alive - at) as u32);
-                let (set, clear) =
-                    self.probe_two(i, |row| lanes.load(sixteen(&self.rows[row], at)));
-                let (set, out) = (set & live, live & !set);
-                if !self.first_clear.is_empty() {
-                    let mut bits = [0; 16];
-                    lanes.store(clear, &mut bits);
-                    for lane in (0..16).filter(|lane| out >> lane & 1 != 0) {
-                        self.first_clear[self.rows[numbers][at + lane] as usize] = bits[lane];
-                    }
+            let (mut at, mut still) = (0, 0);
+            while at < self.alive {
+                if self.alive - at > 16 {
+                    still = self.next::<2>(i, at, still);
+                    at += 32;
+                } else {
+                    still = self.next::<1>(i, at, still);
+                    at += 16;
                 }
-                // What is written never passes what is read.
-                for row in &mut *self.rows {
-                    let column = lanes.load(sixteen(row, at));
-                    lanes.compress(set, column, sixteen_mut(row, still));
-                }
-                still += set.count_ones() as usize;
             }
             self.alive = still;
             i = i.saturating_add(2);
         }
+        let numbers = self.blocks + 2;
         self.contained.extend_from_slice(&self.rows[numbers][..self.alive]);
         self.alive = 0;
     }
 
-    /// Probes hash functions `i` and, if there is one, `i + 1`: the lanes where all are set, and
-    /// in the others the first bit that is clear.
+    /// Hash functions `i` and `i + 1` on the elements in columns from `at`; those that are still
+    /// in move to columns from `still`, and the next free column is returned.
     #[inline(always)]
-    fn probe_two(&self, i: u32, read: impl Fn(usize) -> L::V) -> (u16, L::V) {
+    fn next<const N: usize>(&mut self, i: u32, at: usize, mut still: usize) -> usize {
         let lanes = self.lanes;
-        let params = self.view.params;
-        let mut one = lanes.splat(params.seed(i));
-        let mut two = lanes.splat(params.seed(i.wrapping_add(1)));
-        for block in 0..self.blocks {
-            let mixed = read(block);
-            one = lanes.absorb(one, mixed);
-            two = lanes.absorb(two, mixed);
+        let numbers = self.blocks + 2;
+        let mut hashes = self.start::<N>(i);
+        let mut ends = [(lanes.splat(0), lanes.splat(0)); N];
+        for row in &self.rows[..self.blocks] {
+            for n in 0..N {
+                self.absorb(&mut hashes[n], lanes.load(sixteen(row, at + 16 * n)));
+            }
         }
-        let (tail, length) = (read(self.blocks), read(self.blocks + 1));
-        one = lanes.reduce(lanes.finalize(one, tail, length), self.filter);
-        let first = lanes.test(self.view.padded, one);
-        if params.hash_funcs - i == 1 {
-            return (first, one);
+        for n in 0..N {
+            let end = |row: usize| lanes.load(sixteen(&self.rows[row], at + 16 * n));
+            ends[n] = (end(self.blocks), end(self.blocks + 1));
         }
-        two = lanes.reduce(lanes.finalize(two, tail, length), self.filter);
-        let second = lanes.test(self.view.padded, two);
-        (first & second, lanes.select(first, two, one))
+        let results = self.settle(i, hashes, ends);
+        for n in 0..N {
+            let (set, clear) = results[n];
+            let at = at + 16 * n;
+            let live = first_lanes((self.alive - at) as u32);
+            let (set, mut out) = (set & live, live & !set);
+            if !self.first_clear.is_empty() {
+                let mut bits = [0; 16];
+                lanes.store(clear, &mut bits);
+                while out != 0 {
+                    let lane = out.trailing_zeros() as usize & 15;
+                    self.first_clear[self.rows[numbers][at + lane] as usize] = bits[lane];
+                    out &= out - 1;
+                }
+            }
+            // What is written never passes what is read.
+            for row in &mut *self.rows {
+                let column = lanes.load(sixteen(row, at));
+                lanes.compress(set, column, sixteen_mut(row, still));
+            }
+            still += set.count_ones() as usize;
+        }
+        still
+    }
+
+    /// The hashes before the first block under hash functions `i` and `i + 1`, of `N` times
+    /// sixteen elements. The more at once, the better the hashes overlap.
+    #[inline(always)]
+    fn start<const N: usize>(&self, i: u32) -> [[L::V; 2]; N] {
+        let seed = |i| self.lanes.splat(self.view.params.seed(i));
+        [[seed(i), seed(i.wrapping_add(1))]; N]
+    }
+
+    #[inline(always)]
+    fn absorb(&self, hashes: &mut [L::V; 2], block: L::V) {
+        hashes[0] = self.lanes.absorb(hashes[0], block);
+        hashes[1] = self.lanes.absorb(hashes[1], block);
+    }
+
+    /// Finishes the hashes of functions `i` and, if there is one, `i + 1` with tails and lengths
+    /// and looks: the lanes where all bits are set, and in the others the first that is clear.
+    #[inline(always)]
+    fn settle<const N: usize>(
+        &self,
+        i: u32,
+        hashes: [[L::V; 2]; N],
+        ends: [(L::V, L::V); N],
+    ) -> [(u16, L::V); N] {
+        let lanes = self.lanes;
+        let mut results = [(0, lanes.splat(0)); N];
+        let mut bits = hashes;
+        for n in 0..N {
+            let (tail, length) = ends[n];
+            for function in 0..2 {
+                let hash = lanes.finalize(hashes[n][function], tail, length);
+                bits[n][function] = lanes.reduce(hash, self.filter);
+            }
+        }
+        let is_last = self.view.params.hash_funcs - i == 1;
+        for n in 0..N {
+            let first = lanes.test(self.view.padded, bits[n][0]);
+            results[n] = if is_last {
+                (first, bits[n][0])
+            } else {
+                let second = lanes.test(self.view.padded, bits[n][1]);
+                (first & second, lanes.select(first, bits[n][1], bits[n][0]))
+            };
+        }
+        results
     }
 }
 

@@ -53,69 +53,50 @@ pub(in crate::btc::bip37) fn first_clear(
     view: FilterView<'_>,
     element: &[u8],
 ) -> Option<u32> {
-    backend.run(FirstClear { view, element })
+    if view.params.hash_funcs == 0 {
+        return None;
+    }
+    // The first probe alone settles half of the absent elements of a half-full filter, and most
+    // of a sparse one.
+    let [bit] = bits(view.params, element, 0);
+    if !view.is_set(bit) {
+        return Some(bit);
+    }
+    backend.run(FirstClear { view, element, from: 1 })
 }
 
+/// The same from one hash function on.
 struct FirstClear<'a> {
     view: FilterView<'a>,
     element: &'a [u8],
-}
-
-/// The first probe alone settles half of the absent elements of a half-full filter, and most of a
-/// sparse one. `None` if it settles nothing.
-#[inline(always)]
-fn first_probe(view: FilterView<'_>, element: &[u8]) -> Option<Option<u32>> {
-    if view.params.hash_funcs == 0 {
-        return Some(None);
-    }
-    let [bit] = bits(view.params, element, 0);
-    (!view.is_set(bit)).then_some(Some(bit))
+    from: u32,
 }
 
 impl Kernel for FirstClear<'_> {
     type Output = Option<u32>;
 
     fn scalar(self) -> Option<u32> {
-        let Self { view, element } = self;
-        {
-            if let Some(settled) = first_probe(view, element) {
-                return settled;
-            }
-            let mut i = 1;
-            while i < view.params.hash_funcs {
-                let bits: [u32; 2] = bits(view.params, element, i);
-                // Of a last odd one the second bit is not looked at.
-                let count = if i + 1 < view.params.hash_funcs { 2 } else { 1 };
-                if let Some(&bit) = bits[..count].iter().find(|&&bit| !view.is_set(bit)) {
-                    return Some(bit);
-                }
-                i = i.saturating_add(2);
-            }
-            None
-        }
+        let Self { view, element, from } = self;
+        (from..view.params.hash_funcs)
+            .map(|i| bits::<1>(view.params, element, i)[0])
+            .find(|&bit| !view.is_set(bit))
     }
 
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) -> Option<u32> {
-        let Self { view, element } = self;
-        {
-            if let Some(settled) = first_probe(view, element) {
-                return settled;
+        let Self { view, element, from } = self;
+        let mut i = from;
+        while i < view.params.hash_funcs {
+            let bits = bits_in_lanes(lanes, view.params, element, i);
+            let clear = !lanes.test(view.padded, bits) & first_lanes(view.params.hash_funcs - i);
+            if clear != 0 {
+                let mut stored = [0; 16];
+                lanes.store(bits, &mut stored);
+                return Some(stored[clear.trailing_zeros() as usize & 15]);
             }
-            let mut i = 1;
-            while i < view.params.hash_funcs {
-                let bits = bits_in_lanes(lanes, view.params, element, i);
-                let clear =
-                    !lanes.test(view.padded, bits) & first_lanes(view.params.hash_funcs - i);
-                if clear != 0 {
-                    let mut stored = [0; 16];
-                    lanes.store(bits, &mut stored);
-                    return Some(stored[clear.trailing_zeros() as usize & 15]);
-                }
-                i = i.saturating_add(16);
-            }
-            None
+            i = i.saturating_add(16);
         }
+        None
     }
 }
 
@@ -151,7 +132,9 @@ impl Kernel for Insert<'_> {
         let mut i = 0;
         while hash_funcs - i >= 4 {
             let bits: [u32; 4] = bits(self.params, self.element, i);
-            bits.into_iter().for_each(|bit| self.set(bit));
+            for bit in bits {
+                self.set(bit);
+            }
             i += 4;
         }
         for i in i..hash_funcs {
@@ -177,7 +160,7 @@ impl Kernel for Insert<'_> {
                 let places = lanes.and(bits, lanes.splat(7));
                 lanes.store(lanes.shl_each(lanes.splat(1), places), &mut masks);
                 for (&byte, &mask) in bytes.iter().zip(&masks).take(count as usize) {
-                    self.bytes[byte as usize] |= mask as u8;
+                    self.bytes[byte as usize] |= mask.to_le_bytes()[0];
                 }
                 i = i.saturating_add(16);
             }

@@ -4,10 +4,18 @@
 //! sixteen bytes of each, then the next sixteen of each, and so on; within those, the strings
 //! stand in the order 0, 4, 8, 12, 1, 5, … 15, which brings them into lanes with unpacking alone.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "strings of a block, whose positions fit 32 bits"
+)]
+
 use alloc::vec::Vec;
 
 /// Longer strings, of more full blocks of four bytes, have no tiles.
 pub(in crate::btc::bip37) const MAX_BLOCKS: usize = 32;
+
+/// Sixteen bytes of each string of a tile.
+pub(super) type Quad = [[u8; 16]; 16];
 
 /// Byte strings of `blocks` full blocks and up to three bytes more, numbered from `start`.
 #[derive(Debug, Clone)]
@@ -15,7 +23,7 @@ pub(in crate::btc::bip37) struct Tiles {
     blocks: usize,
     start: u32,
     /// Sixteen strings' sixteen bytes. Behind a string's end stands anything.
-    quads: Vec<[[u8; 16]; 16]>,
+    quads: Vec<Quad>,
     /// Rounded up to tiles.
     lengths: Vec<[u32; 16]>,
     /// Whom each string belongs to.
@@ -49,14 +57,14 @@ impl Tiles {
         let (tile, place) = (index / 16, index % 4 * 4 + index % 16 / 4);
         let depth = depth(self.blocks);
         let quads = &mut self.quads[tile * depth..][..depth];
-        for (quad, from) in quads.iter_mut().zip((offset..).step_by(16)) {
-            match bytes.get(from..).and_then(<[u8]>::first_chunk) {
-                Some(whole) => quad[place] = *whole,
-                // Close to the end of the bytes.
-                None => {
-                    let rest = bytes.get(from..offset + length).unwrap_or_default();
-                    quad[place][..rest.len()].copy_from_slice(rest);
-                }
+        if let Some(whole) = bytes.get(offset..offset + depth * 16) {
+            for (quad, bytes) in quads.iter_mut().zip(whole.as_chunks().0) {
+                quad[place] = *bytes;
+            }
+        } else {
+            // Close to the end of the bytes.
+            for (quad, bytes) in quads.iter_mut().zip(bytes[offset..][..length].chunks(16)) {
+                quad[place][..bytes.len()].copy_from_slice(bytes);
             }
         }
         self.lengths[tile][index % 16] = length as u32;
@@ -85,7 +93,7 @@ impl Tiles {
 
     /// Quads and lengths of each tile.
     #[inline(always)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[[[u8; 16]; 16]], &[u32; 16])> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[Quad], &[u32; 16])> {
         self.quads.chunks_exact(depth(self.blocks)).zip(&self.lengths)
     }
 

@@ -1,0 +1,49 @@
+//! `btc match`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::Chain;
+
+const MATCH_HELP: &str = "\
+The filter is changed as a node changes it, from one input to the next: a coin received in one
+block is found when a later one spends it. Witness data is never matched.
+Exits with 1 if nothing matched.
+
+JSON: inputs[{source, kind, hash, transactions, matches[{index, txid, reasons[…]}]}], matched,
+inserted, payload (the filter afterwards), warnings[]. A reason is {kind: everything | txid}, {kind:
+output, vout, push, data, script, address, satoshis, inserted}, {kind: spent, vin, outpoint}, or
+{kind: input_data, vin, push, data}";
+
+/// Match blocks or transactions against a filter, as a node does.
+#[derive(Debug, Args)]
+#[command(after_help = MATCH_HELP)]
+pub(crate) struct MatchArgs {
+    /// The payload of a filterload message: hex, a file, or - for standard input
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: String,
+    /// Blocks or transactions: hex, files (raw, or one hex item per line), or -
+    #[arg(value_name = "BLOCK|TX", required = true)]
+    pub(crate) inputs: Vec<String>,
+    /// What the inputs are
+    #[arg(long = "as", value_enum, default_value_t = Contents::Auto, value_name = "KIND")]
+    pub(crate) contents: Contents,
+    /// The chain whose addresses to show
+    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
+    pub(crate) network: Chain,
+    /// Write the filter as it is afterwards, as hex
+    #[arg(long, value_name = "FILE")]
+    pub(crate) filter_out: Option<PathBuf>,
+}
+
+/// `--as`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Contents {
+    /// A block if it reads as one, else a transaction
+    Auto,
+    /// Blocks
+    Block,
+    /// Transactions
+    Tx,
+}

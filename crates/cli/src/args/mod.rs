@@ -1,0 +1,133 @@
+//! The command line: what `--help` says and what each command takes.
+
+mod filter;
+mod matching;
+mod prove;
+
+use core::fmt;
+
+use chainsieve::bitcoin::Network;
+use clap::{Parser, Subcommand, ValueEnum};
+
+pub(crate) use filter::{InspectArgs, NewArgs, Range, Update, update_name};
+pub(crate) use matching::{Contents, MatchArgs};
+pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
+
+/// Filters for light clients, and what an answer proves.
+#[derive(Debug, Parser)]
+#[command(name = "chainsieve", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Print one JSON object, with the fields that each command's --help lists
+    #[arg(long, global = true, display_order = 100)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 yes: done, matched, valid
+            1 no: nothing matched, or the proof or filter is not valid
+            2 the command line makes no sense
+            3 the input is not good: unreadable, or not what it should be
+
+Wherever a command reads a filter, a block or a transaction, it takes hex, the name of a file
+(raw or hex), or - for standard input. Results go to standard output, all else to standard error.";
+
+const DEMO_HELP: &str = "\
+JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{index, txid,
+reasons[…], own}], merkleblock, delivered_bytes, depth, not_proven[], seconds{build, parse,
+match, answer, verify}. Reasons are those of `chainsieve btc match --help`.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Bitcoin: BIP37 filters, matches and merkle blocks
+    #[command(subcommand)]
+    Btc(BtcCommand),
+    /// A wallet and a node on a real block, without a network: who matched, why, what is proven
+    #[command(after_help = DEMO_HELP)]
+    Demo,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BtcCommand {
+    /// Build a Bloom filter, or look into one
+    #[command(subcommand)]
+    Filter(FilterCommand),
+    /// Match blocks or transactions against a filter, as a node does
+    Match(MatchArgs),
+    /// Make merkleblocks and verify them
+    #[command(subcommand)]
+    Prove(ProveCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProveCommand {
+    /// Make the merkleblock of a block: the proof that transactions are in it
+    Make(MakeArgs),
+    /// Verify a merkleblock, and say what it proves and what it does not
+    Verify(VerifyArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilterCommand {
+    /// Build the filter of a wallet: the payload of a filterload message
+    New(Box<NewArgs>),
+    /// Show a filter's fields, fill, rate and what is odd about it
+    Inspect(InspectArgs),
+}
+
+/// The chain that addresses and limits of work belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Chain {
+    Mainnet,
+    Testnet,
+    Testnet4,
+    Signet,
+    Regtest,
+}
+
+impl Chain {
+    pub(crate) fn network(self) -> Network {
+        match self {
+            Self::Mainnet => Network::Bitcoin,
+            Self::Testnet => Network::Testnet,
+            Self::Testnet4 => Network::Testnet4,
+            Self::Signet => Network::Signet,
+            Self::Regtest => Network::Regtest,
+        }
+    }
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mainnet => "mainnet",
+            Self::Testnet => "testnet",
+            Self::Testnet4 => "testnet4",
+            Self::Signet => "signet",
+            Self::Regtest => "regtest",
+        })
+    }
+}
+
+/// A command line that parses and yet makes no sense.
+#[derive(Debug)]
+pub(crate) struct UsageError(pub(crate) &'static str);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl core::error::Error for UsageError {}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

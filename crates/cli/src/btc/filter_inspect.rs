@@ -1,0 +1,106 @@
+//! `btc filter inspect`.
+
+use anyhow::Context as _;
+use chainsieve::btc::bip37::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS};
+use serde_json::json;
+
+use crate::args::{InspectArgs, update_name};
+use crate::input::{Input, Reader};
+use crate::output::{Page, Report, count, grouped, rate};
+
+pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Report> {
+    let Input { source, bytes } = Reader::default().one(&args.filter, "filter")?;
+    let (filter, rest) =
+        BloomFilter::decode_any_size(&bytes).with_context(|| format!("filter, {source}"))?;
+    let accepted = filter.is_within_size_constraints();
+    let warnings = warnings(&filter, rest.len());
+    let estimated = filter.estimated_elements();
+    let update = update_name(filter.update_mode());
+    let json = json!({
+        "bytes": filter.data().len(),
+        "hash_funcs": filter.hash_funcs(),
+        "tweak": filter.tweak(),
+        "flags": filter.flags(),
+        "update": update,
+        "bits": filter.num_bits(),
+        "bits_set": filter.bits_set(),
+        "fill": filter.fill(),
+        "rate": filter.false_positive_rate(),
+        "estimated_elements": estimated.is_finite().then_some(estimated),
+        "matches_everything": filter.matches_everything(),
+        "accepted_by_nodes": accepted,
+        "trailing_bytes": rest.len(),
+        "warnings": warnings,
+    });
+    let mut page = Page::default();
+    page.fields(vec![
+        ("size", count(filter.data().len(), "byte")),
+        ("hash functions", grouped(filter.hash_funcs().into())),
+        ("tweak", filter.tweak().to_string()),
+        ("flags", format!("{:#04x}, update {update}", filter.flags())),
+        (
+            "fill",
+            format!(
+                "{:.1} %, {} of {} bits",
+                filter.fill() * 100.0,
+                grouped(filter.bits_set()),
+                grouped(filter.num_bits())
+            ),
+        ),
+        ("rate", format!("{} of other elements match", rate(filter.false_positive_rate()))),
+        (
+            "elements",
+            if estimated.is_finite() {
+                format!("about {estimated:.1}, judged by the fill")
+            } else {
+                "cannot be told".into()
+            },
+        ),
+    ]);
+    page.warnings(&warnings);
+    Ok(Report { page, json, payload: None, yes: accepted })
+}
+
+fn warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let size = filter.data().len();
+    if size > MAX_BLOOM_FILTER_SIZE {
+        warnings.push(format!(
+            "{} bytes, the limit is {}: nodes refuse it",
+            grouped(size as u64),
+            grouped(MAX_BLOOM_FILTER_SIZE as u64)
+        ));
+    }
+    if filter.hash_funcs() > MAX_HASH_FUNCS {
+        warnings.push(format!(
+            "{} hash functions, the limit is {MAX_HASH_FUNCS}: nodes refuse it",
+            grouped(filter.hash_funcs().into())
+        ));
+    }
+    if filter.matches_everything() {
+        let why = if size == 0 {
+            "no data"
+        } else if filter.hash_funcs() == 0 {
+            "no hash functions"
+        } else {
+            "every bit set"
+        };
+        warnings.push(format!("it matches everything: {why}"));
+    } else if filter.bits_set() == 0 {
+        warnings.push("no bit is set: it matches nothing".into());
+    } else if filter.false_positive_rate() > 0.1 {
+        warnings.push("more than 1 in 10 other elements match".into());
+    }
+    if filter.flags() > 2 {
+        warnings.push(format!(
+            "flags {:#04x}: nodes look at the two low bits only, which say update {}",
+            filter.flags(),
+            update_name(filter.update_mode())
+        ));
+    }
+    if trailing > 0 {
+        warnings
+            .push(format!("{} after the last field: nodes ignore them", count(trailing, "byte")));
+    }
+    warnings
+}

@@ -1,0 +1,288 @@
+//! `btc filter new`.
+
+use std::collections::HashSet;
+
+use anyhow::{Context as _, anyhow};
+use chainsieve::btc::bip37::BloomFilter;
+use chainsieve::btc::bip37::wallet::{ADDRESS_POPULATION, PrivacyReport};
+use serde_json::{Value, json};
+
+use super::watch::{Item, Kind, Policy, read_lines};
+use crate::args::{NewArgs, Update, UsageError, update_name};
+use crate::input::{Reader, write};
+use crate::output::{Page, Report, count, grouped, rate};
+
+/// bitcoinj's least length of a script's push: shorter ones are in too many scripts.
+const SHORT_PUSH: usize = 8;
+/// As many rows as fit on a screen.
+const MAX_ROWS: usize = 20;
+/// Elements of room, as the library's filter policy has. Each match inserts an outpoint, chance matches too: a
+/// small filter without room fills up within one block, and then matches all that follows.
+const ROOM: u32 = 100;
+
+pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
+    let items = items(args)?;
+    if items.is_empty() {
+        return Err(UsageError("nothing to watch: give items, --file or -; see --help").into());
+    }
+    let mut seen = HashSet::new();
+    let distinct: Vec<_> = items
+        .iter()
+        .flat_map(|item| &item.elements)
+        .filter(|element| seen.insert(&element.data))
+        .collect();
+    if distinct.is_empty() {
+        return Err(anyhow!("no script here pushes data: BIP37 cannot watch them"));
+    }
+    let inserted = u32::try_from(distinct.len()).context("too many elements")?;
+    let room = if args.update == Update::None { 0 } else { ROOM };
+    let elements = args.elements.unwrap_or(inserted.saturating_add(room));
+    let tweak = match args.tweak {
+        Some(tweak) => tweak,
+        None => getrandom::u32().map_err(|error| anyhow!("no random number: {error}"))?,
+    };
+    let mut filter = BloomFilter::new(elements, args.fpr, tweak, args.update.mode())?;
+    for element in &distinct {
+        filter.insert(&element.data);
+    }
+    let warnings = warnings(args, &items, inserted, elements, &filter);
+    let payload = filter.encode();
+    let payload_hex = hex::encode(&payload);
+    if let Some(path) = &args.out {
+        if args.raw {
+            write(path, &payload)?;
+        } else {
+            write(path, format!("{payload_hex}\n").as_bytes())?;
+        }
+    }
+    let own = addresses(&items);
+    let mut privacy = PrivacyReport::new(&filter, own, ADDRESS_POPULATION);
+    privacy.keys_inserted = args.with_keys && items.iter().any(|item| item.kind == Kind::Key);
+    let elements_json: Vec<_> = items.iter().flat_map(item_json).collect();
+    let json = json!({
+        "payload": payload_hex,
+        "elements": elements_json,
+        "sized_for": elements,
+        "bytes": filter.data().len(),
+        "hash_funcs": filter.hash_funcs(),
+        "tweak": tweak,
+        "tweak_random": args.tweak.is_none(),
+        "update": update_name(filter.update_mode()),
+        "target_rate": args.fpr,
+        "rate": filter.false_positive_rate(),
+        "privacy": {"own": privacy.own, "others": privacy.others},
+        "warnings": warnings,
+    });
+    let mut page = Page::default();
+    item_table(&mut page, &items);
+    page.line("");
+    let random = if args.tweak.is_none() { ", random" } else { "" };
+    let mut fields = vec![
+        (
+            "elements",
+            format!("{}, sized for {}", grouped(inserted.into()), grouped(elements.into())),
+        ),
+        (
+            "size",
+            format!(
+                "{}, {}",
+                count(filter.data().len(), "byte"),
+                count(filter.hash_funcs() as usize, "hash function")
+            ),
+        ),
+        ("tweak", format!("{tweak}{random}")),
+        ("update", update_name(filter.update_mode()).into()),
+        (
+            "rate",
+            format!(
+                "{} by the fill, {} asked for",
+                rate(filter.false_positive_rate()),
+                rate(args.fpr)
+            ),
+        ),
+    ];
+    if own > 0 {
+        fields.push(("privacy", privacy.to_string()));
+    }
+    if let Some(path) = &args.out {
+        fields.push(("written to", path.display().to_string()));
+    }
+    page.fields(fields);
+    page.warnings(&warnings);
+    let shown = if args.out.is_some() { String::new() } else { payload_hex };
+    Ok(Report { page, json, payload: Some(shown), yes: true })
+}
+
+fn items(args: &NewArgs) -> anyhow::Result<Vec<Item>> {
+    let policy = Policy {
+        network: args.network.network(),
+        range: args.range.clone(),
+        with_keys: args.with_keys,
+    };
+    let reader = Reader::default();
+    let mut items = Vec::new();
+    let from_file = |path: &std::path::Path| {
+        let text = reader.text(path)?;
+        let source = if path.as_os_str() == "-" {
+            "standard input".into()
+        } else {
+            path.display().to_string()
+        };
+        read_lines(&text, &source, &policy)
+    };
+    for item in &args.items {
+        if item == "-" {
+            items.extend(from_file("-".as_ref())?);
+        } else {
+            items.push(Item::detect(item, &policy)?);
+        }
+    }
+    for (kind, texts) in [
+        (Kind::Address, &args.address),
+        (Kind::Script, &args.script),
+        (Kind::Key, &args.key),
+        (Kind::Outpoint, &args.outpoint),
+        (Kind::Txid, &args.txid),
+        (Kind::Data, &args.data),
+        (Kind::Descriptor, &args.descriptor),
+    ] {
+        for text in texts {
+            items.push(Item::new(kind, text, &policy)?);
+        }
+    }
+    for path in &args.file {
+        items.extend(from_file(path)?);
+    }
+    Ok(items)
+}
+
+fn item_json(item: &Item) -> impl Iterator<Item = Value> {
+    item.elements.iter().map(|element| {
+        json!({
+            "kind": item.kind.name(),
+            "item": item.text,
+            "index": element.index,
+            "data": hex::encode(&element.data),
+        })
+    })
+}
+
+fn item_table(page: &mut Page, items: &[Item]) {
+    let rows = items
+        .iter()
+        .take(MAX_ROWS)
+        .map(|item| {
+            let inserted = match item.elements.as_slice() {
+                [] => "nothing".into(),
+                [only] => shown_data(&only.data),
+                [first, rest @ ..] => {
+                    format!("{} and {} more", shown_data(&first.data), grouped(rest.len() as u64))
+                }
+            };
+            vec![item.kind.name().into(), shown_text(&item.text), inserted]
+        })
+        .collect();
+    page.table(vec!["kind", "item", "inserted"], rows);
+    if let Some(more @ 1..) = items.len().checked_sub(MAX_ROWS) {
+        page.line(format!("and {} (all of them with --json)", count(more, "more item")));
+    }
+}
+
+/// Both ends of what is too long for a table.
+fn shown_text(text: &str) -> String {
+    const ENDS: usize = 31;
+    if text.is_ascii() && text.len() > 2 * ENDS + 2 {
+        format!("{}…{}", &text[..ENDS], &text[text.len() - ENDS..])
+    } else {
+        text.into()
+    }
+}
+
+fn shown_data(data: &[u8]) -> String {
+    if data.len() > 20 {
+        format!("{}… ({} bytes)", hex::encode(&data[..16]), data.len())
+    } else {
+        hex::encode(data)
+    }
+}
+
+fn warnings(
+    args: &NewArgs,
+    items: &[Item],
+    inserted: u32,
+    elements: u32,
+    filter: &BloomFilter,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if args.tweak.is_none() {
+        warnings.push(format!(
+            "the tweak is random: keep it for good and pass --tweak {} from now on; two filters \
+             of one wallet with different tweaks leave only what is in both",
+            filter.tweak()
+        ));
+    }
+    let mut texts = HashSet::new();
+    for item in items {
+        let name = shown_text(&item.text);
+        if !texts.insert(&item.text) {
+            warnings.push(format!("{name} is given twice; it counts once"));
+        }
+        if item.unwatchable > 0 {
+            warnings.push(format!("{name}: a script that pushes no data cannot be watched"));
+        }
+        if item.malformed {
+            warnings.push(format!("{name}: the script ends inside a push, which is not inserted"));
+        }
+        let short = item.elements.iter().map(|element| element.data.len()).min();
+        if let Some(length @ 1..SHORT_PUSH) = short {
+            warnings
+                .push(format!("{name}: {} also stand in others' scripts", count(length, "byte")));
+        }
+    }
+    if inserted > elements {
+        warnings.push(format!(
+            "{} elements in a filter sized for {}: the rate is {}, not {}",
+            grouped(inserted.into()),
+            grouped(elements.into()),
+            rate(filter.false_positive_rate()),
+            rate(args.fpr)
+        ));
+    }
+    if args.update == Update::All && elements < inserted.saturating_add(ROOM / 2) {
+        warnings.push(format!(
+            "little room: each match inserts an outpoint, and a full filter matches everything; \
+             --elements {} leaves room for {ROOM}",
+            inserted.saturating_add(ROOM)
+        ));
+    }
+    if addresses(items) > 0 {
+        warnings.push(spends(args.update).into());
+    }
+    warnings
+}
+
+/// The scripts that the wallet receives on.
+fn addresses(items: &[Item]) -> usize {
+    let receiving =
+        items.iter().filter(|item| !matches!(item.kind, Kind::Outpoint | Kind::Txid | Kind::Data));
+    receiving.map(|item| if item.kind == Kind::Key { 1 } else { item.elements.len() }).sum()
+}
+
+/// How the spends of what is watched are found: an input shows a signature and a key, in segwit
+/// none of it where a filter looks.
+fn spends(update: Update) -> &'static str {
+    match update {
+        Update::All => {
+            "spends are found by their outpoints only: the node inserts those of outputs that match \
+             from now on; give --outpoint for coins received before"
+        }
+        Update::None => {
+            "spends are found by their outpoints only, and with --update none the node inserts \
+             none: give --outpoint for every coin"
+        }
+        Update::P2pubkeyOnly => {
+            "spends are found by their outpoints only, and with --update p2pubkey-only the node \
+             inserts none of segwit, P2PKH and P2SH outputs: give --outpoint for those coins"
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `btc match`.
+
+use anyhow::{Context as _, bail};
+use chainsieve::bitcoin::{Block, Network, Transaction};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, TxMatch};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::describe::Described;
+use super::{decode, load_filter};
+use crate::args::{Contents, MatchArgs};
+use crate::input::{Input, Reader, write};
+use crate::output::{Page, Report, count};
+
+/// Longer inputs show their progress.
+const SHOW_PROGRESS: u64 = 8 << 20;
+
+/// What one input was, and what of it matched.
+#[derive(Debug)]
+struct Matched {
+    source: String,
+    kind: &'static str,
+    hash: String,
+    num_transactions: usize,
+    /// With the transactions that they are about.
+    matches: Vec<(TxMatch, Transaction)>,
+}
+
+pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
+    let reader = Reader::of(args.inputs.iter().chain([&args.filter]))?;
+    let mut warnings = Vec::new();
+    let mut filter = load_filter(&reader, &args.filter, &mut warnings)?;
+    let progress = progress(args.inputs.iter().map(|argument| size(argument)).sum());
+    let mut results = Vec::new();
+    // One argument at a time: the blocks of a chain need not fit into memory together.
+    for argument in &args.inputs {
+        for input in reader.many(argument, what(args.contents))? {
+            results.push(match_input(&mut filter, input, args.contents)?);
+        }
+        progress.inc(size(argument));
+    }
+    progress.finish_and_clear();
+    if let Some(path) = &args.filter_out {
+        write(path, format!("{}\n", hex::encode(filter.encode())).as_bytes())?;
+    }
+    let network = args.network.network();
+    let matched: usize = results.iter().map(|result| result.matches.len()).sum();
+    let inserted = results
+        .iter()
+        .flat_map(|result| &result.matches)
+        .flat_map(|(found, _)| found.inserted())
+        .count();
+    let json = json!({
+        "inputs": results.iter().map(|result| result.json(network)).collect::<Vec<_>>(),
+        "matched": matched,
+        "inserted": inserted,
+        "payload": hex::encode(filter.encode()),
+        "warnings": warnings,
+    });
+    let mut page = Page::default();
+    for result in &results {
+        result.show(&mut page, network);
+    }
+    let changed = if inserted == 0 {
+        "the filter is unchanged".into()
+    } else {
+        format!("{} inserted into the filter", count(inserted, "outpoint"))
+    };
+    page.line(format!("{} matched; {changed}", count(matched, "transaction")));
+    page.warnings(&warnings);
+    Ok(Report { page, json, payload: None, yes: matched > 0 })
+}
+
+fn what(contents: Contents) -> &'static str {
+    match contents {
+        Contents::Auto => "block or transaction",
+        Contents::Block => "block",
+        Contents::Tx => "transaction",
+    }
+}
+
+/// The size of a file; nothing for what is none.
+fn size(argument: &str) -> u64 {
+    std::fs::metadata(argument).map_or(0, |metadata| metadata.len())
+}
+
+/// A bar on standard error, and only where that is a terminal.
+fn progress(total: u64) -> ProgressBar {
+    if total < SHOW_PROGRESS {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left");
+    let bar = ProgressBar::new(total);
+    bar.set_style(style.expect("the template is valid"));
+    bar
+}
+
+fn match_input(
+    filter: &mut BloomFilter,
+    Input { source, bytes }: Input,
+    contents: Contents,
+) -> anyhow::Result<Matched> {
+    let block = || BlockElements::from_raw(&bytes);
+    let transaction = || Elements::from_raw_transaction(&bytes);
+    let (block, transaction) = match contents {
+        Contents::Block => (Some(block().with_context(|| format!("block, {source}"))?), None),
+        Contents::Tx => {
+            (None, Some(transaction().with_context(|| format!("transaction, {source}"))?))
+        }
+        Contents::Auto => match (block(), transaction()) {
+            (Ok(block), _) => (Some(block), None),
+            (_, Ok(transaction)) => (None, Some(transaction)),
+            (Err(block), Err(transaction)) => {
+                bail!("{source}: neither a block ({block}) nor a transaction ({transaction})")
+            }
+        },
+    };
+    // Decoded only where something matched, to say what.
+    if let Some(block) = block {
+        let found = filter.match_block(&block);
+        let decoded = if found.is_empty() { vec![] } else { decode::<Block>(&bytes)?.txdata };
+        return Ok(Matched {
+            source,
+            kind: "block",
+            hash: block.header().block_hash().to_string(),
+            num_transactions: block.txids().len(),
+            matches: with_transactions(found, &decoded),
+        });
+    }
+    let Some(elements) = transaction else { bail!("{source}: nothing to match") };
+    let found = filter.match_elements(&elements);
+    let decoded = if found.is_empty() { vec![] } else { vec![decode(&bytes)?] };
+    Ok(Matched {
+        source,
+        kind: "transaction",
+        hash: elements.txids().iter().map(ToString::to_string).collect(),
+        num_transactions: 1,
+        matches: with_transactions(found, &decoded),
+    })
+}
+
+fn with_transactions(found: Vec<TxMatch>, block: &[Transaction]) -> Vec<(TxMatch, Transaction)> {
+    let transaction = |found: TxMatch| {
+        let tx = block.get(found.index as usize)?.clone();
+        Some((found, tx))
+    };
+    found.into_iter().filter_map(transaction).collect()
+}
+
+impl Matched {
+    fn described(&self, network: Network) -> impl Iterator<Item = Described<'_>> {
+        self.matches.iter().map(move |(found, tx)| Described { found, tx, network })
+    }
+
+    fn json(&self, network: Network) -> Value {
+        json!({
+            "source": self.source,
+            "kind": self.kind,
+            "hash": self.hash,
+            "transactions": self.num_transactions,
+            "matches": self.described(network).map(|match_| match_.json()).collect::<Vec<_>>(),
+        })
+    }
+
+    fn show(&self, page: &mut Page, network: Network) {
+        if self.kind == "block" {
+            page.heading(format!(
+                "block {}: {} of {} matched",
+                self.hash,
+                self.matches.len(),
+                count(self.num_transactions, "transaction")
+            ));
+        } else if self.matches.is_empty() {
+            page.line(format!("transaction {}: no match", self.hash));
+        } else {
+            page.heading(format!("transaction {}: matched", self.hash));
+        }
+        if !self.matches.is_empty() {
+            let rows = self.described(network).map(|match_| match_.row()).collect();
+            page.table(vec!["index", "txid", "why"], rows);
+        }
+    }
+}

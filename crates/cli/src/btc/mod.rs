@@ -1,0 +1,41 @@
+//! The `btc` commands.
+
+pub(crate) mod describe;
+pub(crate) mod filter_inspect;
+pub(crate) mod filter_new;
+pub(crate) mod matching;
+pub(crate) mod prove;
+pub(crate) mod watch;
+
+use anyhow::{Context as _, anyhow};
+use chainsieve::bitcoin::consensus::encode::{self, Decodable, deserialize};
+use chainsieve::btc::bip37::BloomFilter;
+
+use crate::input::{Input, Reader};
+use crate::output::count;
+
+/// Decodes a block or a transaction, with an error that says more than "IO error".
+fn decode<T: Decodable>(bytes: &[u8]) -> anyhow::Result<T> {
+    deserialize(bytes).map_err(|error| match error {
+        encode::Error::Io(_) => anyhow!("{} end early", count(bytes.len(), "byte")),
+        error => error.into(),
+    })
+}
+
+/// Reads a filter that a node would accept, and warns of bytes behind it.
+fn load_filter(
+    reader: &Reader,
+    argument: &str,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<BloomFilter> {
+    let Input { source, bytes } = reader.one(argument, "filter")?;
+    let (filter, rest) =
+        BloomFilter::decode_prefix(&bytes).with_context(|| format!("filter, {source}"))?;
+    if !rest.is_empty() {
+        warnings.push(format!("{} after the filter; nodes ignore them", count(rest.len(), "byte")));
+    }
+    if filter.matches_everything() {
+        warnings.push("the filter matches everything".into());
+    }
+    Ok(filter)
+}

@@ -1,0 +1,293 @@
+//! `btc prove make` and `btc prove verify`.
+
+use std::collections::HashSet;
+
+use anyhow::{Context as _, bail};
+use chainsieve::bitcoin::block::Header;
+use chainsieve::bitcoin::consensus::encode::serialize;
+use chainsieve::bitcoin::{Block, Transaction, Txid};
+use chainsieve::btc::bip37::{
+    BlockElements, Depth, MerkleBlock, Policy, Proof, ProofError, TxMatch,
+};
+use serde_json::{Value, json};
+
+use super::describe::Described;
+use super::{decode, load_filter};
+use crate::args::{MakeArgs, PolicyName, VerifyArgs};
+use crate::input::{Input, Reader, write};
+use crate::output::{Page, Report, count, grouped};
+
+pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
+    let reader = Reader::of(args.filter.iter().chain([&args.block]))?;
+    let mut warnings = Vec::new();
+    let filter = args.filter.as_ref().map(|argument| load_filter(&reader, argument, &mut warnings));
+    let mut filter = filter.transpose()?;
+    let Input { source, bytes } = reader.one(&args.block, "block")?;
+    let elements = BlockElements::from_raw(&bytes).with_context(|| format!("block, {source}"))?;
+    let block: Block = decode(&bytes).with_context(|| format!("block, {source}"))?;
+    let txids = elements.txids();
+
+    let mut found: Vec<TxMatch> = match &mut filter {
+        Some(filter) => filter.match_block(&elements),
+        None => named(&args.txid, txids)?,
+    };
+    let yes = !found.is_empty();
+    if args.coinbase && found.first().is_none_or(|first| first.index != 0) {
+        let Some(&txid) = txids.first() else { bail!("block, {source}: no transactions") };
+        found.insert(0, TxMatch { index: 0, txid, reasons: vec![] });
+    }
+    let indices: Vec<_> = found.iter().map(|found| found.index).collect();
+    let merkle_block = MerkleBlock::new(elements.header(), txids, &indices)
+        .with_context(|| format!("block, {source}"))?;
+    let root = merkle_block.extract_matches().with_context(|| format!("block, {source}"));
+    root.context("the transactions are not those that the header commits to")?;
+
+    let payload = hex::encode(merkle_block.encode());
+    if let Some(path) = &args.out {
+        write(path, format!("{payload}\n").as_bytes())?;
+    }
+    let described: Vec<_> = found
+        .iter()
+        .filter_map(|found| {
+            let tx = block.txdata.get(found.index as usize)?;
+            Some(Described { found, tx, network: args.network.network() })
+        })
+        .collect();
+    let transactions: Vec<_> =
+        described.iter().map(|tx| hex::encode(without_witness(tx.tx))).collect();
+    if let Some(path) = &args.txs_out {
+        write(path, (transactions.join("\n") + "\n").as_bytes())?;
+    }
+    let filter = filter.map(|filter| hex::encode(filter.encode()));
+    if let (Some(path), Some(filter)) = (&args.filter_out, &filter) {
+        write(path, format!("{filter}\n").as_bytes())?;
+    }
+
+    let proven: Vec<Value> = described
+        .iter()
+        .zip(&transactions)
+        .map(|(tx, hex)| {
+            let mut json = tx.json();
+            json["hex"] = json!(hex);
+            json
+        })
+        .collect();
+    let json = json!({
+        "merkleblock": payload,
+        "block_hash": block.block_hash().to_string(),
+        "block_bytes": bytes.len(),
+        "transactions": txids.len(),
+        "proven": proven,
+        "payload": filter,
+        "warnings": warnings,
+    });
+    let mut page = Page::default();
+    let hash = block.block_hash();
+    page.heading(format!(
+        "block {hash}: {} of {} proven",
+        found.len(),
+        count(txids.len(), "transaction")
+    ));
+    if !found.is_empty() {
+        page.table(vec!["index", "txid", "why"], described.iter().map(Described::row).collect());
+    }
+    let delivered: usize = transactions.iter().map(|hex| hex.len() / 2).sum();
+    page.line(format!(
+        "merkleblock of {} and transactions of {}, for a block of {}",
+        count(payload.len() / 2, "byte"),
+        count(delivered, "byte"),
+        count(bytes.len(), "byte")
+    ));
+    page.warnings(&warnings);
+    let shown = if args.out.is_some() { String::new() } else { payload };
+    Ok(Report { page, json, payload: Some(shown), yes })
+}
+
+/// The transactions asked for by id, in the order of the block.
+fn named(asked: &[Txid], txids: &[Txid]) -> anyhow::Result<Vec<TxMatch>> {
+    let present: HashSet<_> = txids.iter().collect();
+    if let Some(missing) = asked.iter().find(|txid| !present.contains(txid)) {
+        bail!("transaction {missing} is not in the block");
+    }
+    let asked: HashSet<_> = asked.iter().collect();
+    let found = (0..).zip(txids).filter(|(_, txid)| asked.contains(txid));
+    Ok(found.map(|(index, &txid)| TxMatch { index, txid, reasons: vec![] }).collect())
+}
+
+/// How much harder than the easiest block of the main chain.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+pub(crate) fn difficulty(header: &Header) -> String {
+    let difficulty = header.difficulty_float();
+    if difficulty < 1.0 { format!("{difficulty:.1e}") } else { grouped(difficulty as u64) }
+}
+
+/// A transaction as nodes send it beside a merkleblock.
+pub(crate) fn without_witness(tx: &Transaction) -> Vec<u8> {
+    let mut tx = tx.clone();
+    for input in &mut tx.input {
+        input.witness.clear();
+    }
+    serialize(&tx)
+}
+
+pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
+    let reader = Reader::of(args.transactions.iter().chain([&args.merkle_block]))?;
+    let Input { source, bytes } = reader.one(&args.merkle_block, "merkleblock")?;
+    let (merkle_block, rest) =
+        MerkleBlock::decode_prefix(&bytes).with_context(|| format!("merkleblock, {source}"))?;
+    let mut warnings = Vec::new();
+    if !rest.is_empty() {
+        warnings.push(format!(
+            "{} after the merkleblock; nodes ignore them",
+            count(rest.len(), "byte")
+        ));
+    }
+    let mut delivered: Vec<Transaction> = Vec::new();
+    for argument in &args.transactions {
+        for Input { source, bytes } in reader.many(argument, "transaction")? {
+            let tx = decode(&bytes).with_context(|| format!("transaction, {source}"))?;
+            delivered.push(tx);
+        }
+    }
+    let policy = match args.policy {
+        PolicyName::Strict => Policy::Strict(args.network.network()),
+        PolicyName::Core => Policy::Core,
+    };
+    let hash = merkle_block.header.block_hash();
+    let result = Proof::verify(&merkle_block, policy, &delivered);
+    let refused = match (&result, args.block_hash) {
+        (Ok(_), Some(expected)) if expected != hash => {
+            Some(format!("it is of block {hash}, not of {expected}"))
+        }
+        (Ok(_), _) => None,
+        (Err(error), _) => Some(error.to_string()),
+    };
+    Ok(Verdict { args, merkle_block, delivered, result, refused, warnings }.report())
+}
+
+/// All that `verify` found.
+struct Verdict<'a> {
+    args: &'a VerifyArgs,
+    merkle_block: MerkleBlock,
+    delivered: Vec<Transaction>,
+    result: Result<Proof, ProofError>,
+    refused: Option<String>,
+    warnings: Vec<String>,
+}
+
+impl Verdict<'_> {
+    fn report(self) -> Report {
+        let header = &self.merkle_block.header;
+        let proof = self.result.as_ref().ok().filter(|_| self.refused.is_none());
+        let inclusions = proof.map_or(&[][..], |proof| &proof.inclusions);
+        let in_tree: HashSet<_> = inclusions.iter().map(|leaf| leaf.txid).collect();
+        let strangers: Vec<_> = self
+            .delivered
+            .iter()
+            .map(Transaction::compute_txid)
+            .filter(|txid| proof.is_some() && !in_tree.contains(txid))
+            .collect();
+        let not_proven = proof.map_or_else(Vec::new, |proof| self.not_proven(proof));
+        let policy = if self.args.policy == PolicyName::Core { "core" } else { "strict" };
+        let deep = proof.is_some_and(|proof| proof.depth != Depth::Unproven);
+        let json = json!({
+            "valid": proof.is_some(),
+            "error": self.refused,
+            "policy": policy,
+            "network": self.args.network.to_string(),
+            "block_hash": header.block_hash().to_string(),
+            "previous_block": header.prev_blockhash.to_string(),
+            "time": header.time,
+            "proof_of_work": proof.is_some_and(Proof::has_proof_of_work),
+            "named": proof.is_some() && self.args.block_hash.is_some(),
+            "depth": if deep { "coinbase" } else { "unproven" },
+            "transactions": self.merkle_block.num_transactions,
+            "proven": inclusions.iter().map(|leaf| json!({
+                "index": leaf.index,
+                "txid": leaf.txid.to_string(),
+                "delivered": leaf.delivered,
+            })).collect::<Vec<_>>(),
+            "not_in_tree": strangers.iter().map(Txid::to_string).collect::<Vec<_>>(),
+            "not_proven": not_proven,
+            "warnings": self.warnings,
+        });
+
+        let mut page = Page::default();
+        page.heading(match &self.refused {
+            None => format!("valid by the {policy} policy"),
+            Some(why) => format!("not valid by the {policy} policy: {why}"),
+        });
+        page.fields(vec![
+            ("block", header.block_hash().to_string()),
+            ("previous", header.prev_blockhash.to_string()),
+            ("transactions", format!("{}, as claimed", self.merkle_block.num_transactions)),
+        ]);
+        if !inclusions.is_empty() {
+            let rows = inclusions.iter().map(|leaf| {
+                let delivered = if leaf.delivered { "yes" } else { "no" };
+                vec![leaf.index.to_string(), leaf.txid.to_string(), delivered.into()]
+            });
+            page.table(vec!["index", "txid", "delivered"], rows.collect());
+        }
+        for txid in &strangers {
+            page.line(format!("delivered and not in the tree: {txid}"));
+        }
+        if let Some(proof) = proof {
+            for line in self.proven(proof) {
+                page.line(format!("proven      {line}"));
+            }
+        }
+        for line in &not_proven {
+            page.line(format!("not proven  {line}"));
+        }
+        page.warnings(&self.warnings);
+        let yes = proof.is_some() && strangers.is_empty();
+        Report { page, json, payload: None, yes }
+    }
+
+    fn proven(&self, proof: &Proof) -> Vec<String> {
+        let mut lines = Vec::new();
+        if proof.has_proof_of_work() {
+            let difficulty = difficulty(&proof.header);
+            lines.push(format!("the header's proof of work, of difficulty {difficulty}"));
+        }
+        if self.args.block_hash.is_some() {
+            lines.push("the header is that of the block named".into());
+        }
+        let leaves = count(proof.inclusions.len(), "transaction");
+        if proof.inclusions.is_empty() {
+            lines.push("nothing about any transaction".into());
+        } else if proof.depth == Depth::Unproven {
+            lines.push(format!("{leaves} under the header's merkle root"));
+        } else {
+            lines.push(format!("{leaves} in the block; the coinbase shows the height of the tree"));
+        }
+        lines
+    }
+
+    fn not_proven(&self, proof: &Proof) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !proof.inclusions.is_empty() && proof.depth == Depth::Unproven {
+            lines.push(
+                "the height of the tree: give the coinbase transaction, proven with the others"
+                    .into(),
+            );
+        }
+        let missing = proof.inclusions.iter().filter(|leaf| !leaf.delivered).count();
+        if missing > 0 {
+            lines.push(format!("the contents of {}: not delivered", count(missing, "transaction")));
+        }
+        if self.args.block_hash.is_none() {
+            lines.push(
+                "that the block is in the chain: compare its hash, or give --block-hash".into(),
+            );
+        }
+        if !proof.has_proof_of_work() {
+            lines.push("the header's work: the core policy does not look at it".into());
+        }
+        lines.push(
+            "that no other transaction of the block matches: a node can leave some out".into(),
+        );
+        lines
+    }
+}

@@ -1,0 +1,283 @@
+//! What a wallet asks to watch: one item of the command line, or one line of a file, and the
+//! elements that it puts into a filter.
+
+use std::str::FromStr as _;
+
+use anyhow::{Context as _, bail};
+use chainsieve::bitcoin::address::{NetworkUnchecked, ParseError};
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::bitcoin::{Address, Network, OutPoint, PrivateKey, PublicKey, Txid};
+use chainsieve::btc::descriptors::descriptor_scripts;
+use chainsieve::btc::script::{ops, pushes};
+
+use crate::args::Range;
+use crate::input::{decode_hex, shorten};
+
+/// How items are read.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub(crate) network: Network,
+    pub(crate) range: Range,
+    pub(crate) with_keys: bool,
+}
+
+/// The kinds of items; the words are those before the colon in `kind:value`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Address,
+    Script,
+    Key,
+    Outpoint,
+    Txid,
+    Data,
+    Descriptor,
+}
+
+impl Kind {
+    const ALL: [Self; 7] = [
+        Self::Address,
+        Self::Script,
+        Self::Key,
+        Self::Outpoint,
+        Self::Txid,
+        Self::Data,
+        Self::Descriptor,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Script => "script",
+            Self::Key => "key",
+            Self::Outpoint => "outpoint",
+            Self::Txid => "txid",
+            Self::Data => "data",
+            Self::Descriptor => "descriptor",
+        }
+    }
+}
+
+/// One thing to watch.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+    pub(crate) elements: Vec<Element>,
+    /// Scripts of the item that push nothing, which no filter finds.
+    pub(crate) unwatchable: usize,
+    /// A script ends inside a push: what is behind it is not seen.
+    pub(crate) malformed: bool,
+}
+
+/// One insertion into the filter.
+#[derive(Debug)]
+pub(crate) struct Element {
+    /// The index of a ranged descriptor.
+    pub(crate) index: Option<u32>,
+    pub(crate) data: Vec<u8>,
+}
+
+impl Item {
+    /// An item whose kind shows in its form or is written before a colon.
+    pub(crate) fn detect(text: &str, policy: &Policy) -> anyhow::Result<Self> {
+        if let Some((kind, value)) = explicit(text) {
+            return Self::new(kind, value, policy);
+        }
+        if text.contains('(') {
+            return Self::new(Kind::Descriptor, text, policy);
+        }
+        if OutPoint::from_str(text).is_ok() {
+            return Self::new(Kind::Outpoint, text, policy);
+        }
+        if text.len() >= 66 && PublicKey::from_str(text).is_ok() {
+            return Self::new(Kind::Key, text, policy);
+        }
+        if looks_like_address(text) {
+            return Self::new(Kind::Address, text, policy);
+        }
+        if PrivateKey::from_wif(text).is_ok() || text.starts_with("xprv") {
+            // Not shown: errors end up in logs.
+            bail!("a private key: watching needs the public one only");
+        }
+        let shown = shorten(text);
+        if ["xpub", "tpub", "ypub", "zpub"].iter().any(|prefix| text.starts_with(prefix)) {
+            bail!("{shown}: an extended key has no script: write a descriptor, as wpkh(KEY/0/*)");
+        }
+        if hex::decode(text).is_ok() {
+            bail!("{shown}: hex of several kinds: write script:HEX, data:HEX or txid:HEX");
+        }
+        bail!("{shown}: neither an address, TXID:VOUT, a public key nor a descriptor");
+    }
+
+    pub(crate) fn new(kind: Kind, text: &str, policy: &Policy) -> anyhow::Result<Self> {
+        let mut item =
+            Self { kind, text: text.into(), elements: vec![], unwatchable: 0, malformed: false };
+        match item.fill(policy) {
+            Ok(()) => Ok(item),
+            // Not shown: it may hold a private key, and errors end up in logs.
+            Err(error) if kind == Kind::Descriptor => Err(error),
+            Err(error) => Err(error.context(format!("{} {}", kind.name(), shorten(text)))),
+        }
+    }
+
+    fn fill(&mut self, policy: &Policy) -> anyhow::Result<()> {
+        match self.kind {
+            Kind::Address => {
+                let script = address(&self.text, policy.network)?.script_pubkey();
+                self.push_script(script.as_bytes(), None);
+            }
+            Kind::Script => self.push_script(&decode_hex(&self.text)?, None),
+            Kind::Key => {
+                let key = PublicKey::from_str(&self.text)?;
+                self.push(key.pubkey_hash().to_byte_array().to_vec());
+                if policy.with_keys {
+                    self.push(key.to_bytes());
+                }
+            }
+            Kind::Outpoint => self.push(outpoint_element(&OutPoint::from_str(&self.text)?)),
+            Kind::Txid => self.push(Txid::from_str(&self.text)?.to_byte_array().to_vec()),
+            Kind::Data => {
+                let data = decode_hex(&self.text)?;
+                if data.is_empty() {
+                    bail!("no bytes: a script never pushes them");
+                }
+                self.push(data);
+            }
+            Kind::Descriptor => {
+                for derived in descriptor_scripts(&self.text, policy.range.0.clone())? {
+                    self.push_script(derived.script.as_bytes(), derived.index);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, data: Vec<u8>) {
+        self.elements.push(Element { index: None, data });
+    }
+
+    fn push_script(&mut self, script: &[u8], index: Option<u32>) {
+        let before = self.elements.len();
+        self.elements.extend(pushes(script).map(|data| Element { index, data: data.to_vec() }));
+        self.unwatchable += usize::from(self.elements.len() == before);
+        let mut read = ops(script);
+        read.by_ref().for_each(drop);
+        self.malformed |= !read.is_well_formed();
+    }
+}
+
+/// Every item of a text, one per line, with the line in errors.
+pub(crate) fn read_lines(text: &str, source: &str, policy: &Policy) -> anyhow::Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let item = without_comment(line).trim();
+        if !item.is_empty() {
+            let item =
+                Item::detect(item, policy).with_context(|| format!("{source}, line {number}"))?;
+            items.push(item);
+        }
+    }
+    Ok(items)
+}
+
+/// The line up to a `#` at its start or after white space; one inside a word is the checksum of
+/// a descriptor.
+fn without_comment(line: &str) -> &str {
+    let mut before = ' ';
+    for (at, c) in line.char_indices() {
+        if c == '#' && before.is_whitespace() {
+            return &line[..at];
+        }
+        before = c;
+    }
+    line
+}
+
+fn explicit(text: &str) -> Option<(Kind, &str)> {
+    let (name, value) = text.split_once(':')?;
+    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name.trim())?;
+    Some((kind, value.trim()))
+}
+
+/// Whether an error about an address would help more than one about items.
+fn looks_like_address(text: &str) -> bool {
+    let base58 = (26..=35).contains(&text.len())
+        && text.starts_with(['1', '2', '3', 'm', 'n'])
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_bech32(text) || base58
+}
+
+fn is_bech32(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    ["bc1", "tb1", "bcrt1"].iter().any(|prefix| lower.starts_with(prefix))
+}
+
+fn address(text: &str, network: Network) -> anyhow::Result<Address> {
+    let address = Address::<NetworkUnchecked>::from_str(text);
+    // The parser's own error is about base58, which it tries last.
+    let address = match address {
+        Err(ParseError::Base58(_)) if is_bech32(text) => {
+            bail!("not bech32: a wrong checksum or character")
+        }
+        address => address?,
+    };
+    if address.is_valid_for_network(network) {
+        return Ok(address.assume_checked());
+    }
+    let others = [
+        (Network::Bitcoin, "mainnet"),
+        (Network::Testnet, "testnet"),
+        (Network::Regtest, "regtest"),
+    ];
+    let names: Vec<_> = others
+        .into_iter()
+        .filter(|(network, _)| address.is_valid_for_network(*network))
+        .map(|(_, name)| name)
+        .collect();
+    bail!("an address of another chain; --network {} takes it", names.join(" or "))
+}
+
+/// An outpoint as filters take it: txid in wire order, then the index, little-endian.
+pub(crate) fn outpoint_element(outpoint: &OutPoint) -> Vec<u8> {
+    [&outpoint.txid.to_byte_array()[..], &outpoint.vout.to_le_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> Policy {
+        Policy { network: Network::Bitcoin, range: Range(0..=1), with_keys: false }
+    }
+
+    #[test]
+    fn kinds_are_detected() {
+        let kind = |text: &str| Item::detect(text, &policy()).map(|item| item.kind);
+        assert_eq!(kind("bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu").unwrap(), Kind::Address);
+        assert_eq!(kind(&format!("{}:0", "ab".repeat(32))).unwrap(), Kind::Outpoint);
+        let key = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
+        assert_eq!(kind(key).unwrap(), Kind::Key);
+        assert_eq!(kind(&format!("pkh({key})")).unwrap(), Kind::Descriptor);
+        assert_eq!(kind("data: 00ff").unwrap(), Kind::Data);
+        assert_eq!(kind("script:0014").unwrap(), Kind::Script);
+        assert_eq!(kind(&format!("txid:{}", "ab".repeat(32))).unwrap(), Kind::Txid);
+        for ambiguous in ["00ff", "", "satoshi", "xpub6C", "nonsense:00", "data:", "data:0"] {
+            assert!(kind(ambiguous).is_err(), "{ambiguous}");
+        }
+    }
+
+    #[test]
+    fn comments_end_lines_and_checksums_do_not() {
+        assert_eq!(without_comment("a # b"), "a ");
+        assert_eq!(without_comment("# b"), "");
+        assert_eq!(without_comment("wpkh(k)#abc # b"), "wpkh(k)#abc ");
+    }
+
+    #[test]
+    fn scripts_that_push_nothing_and_scripts_that_end_early() {
+        let item = |text| Item::detect(text, &policy()).unwrap();
+        assert_eq!(item("script:51").unwatchable, 1);
+        let cut = item("script:02aabb05cc");
+        assert_eq!((cut.elements.len(), cut.malformed), (1, true));
+    }
+}

@@ -1,0 +1,141 @@
+//! Bytes from the command line, from files and from standard input.
+
+use std::cell::Cell;
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+
+use crate::args::UsageError;
+
+const STDIN_TWICE: UsageError = UsageError("standard input (-) can be read only once");
+
+/// Bytes, and the words for where they came from.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) source: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Reads arguments that may be hex, a file or `-`.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    stdin_taken: Cell<bool>,
+}
+
+impl Reader {
+    /// A reader of these arguments, of which one at most is standard input.
+    pub(crate) fn of<'a>(
+        arguments: impl IntoIterator<Item = &'a String>,
+    ) -> Result<Self, UsageError> {
+        if arguments.into_iter().filter(|argument| *argument == "-").count() > 1 {
+            return Err(STDIN_TWICE);
+        }
+        Ok(Self::default())
+    }
+
+    /// One thing: the whole of a file, whatever its line breaks.
+    pub(crate) fn one(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
+        let Input { source, bytes } = self.raw(argument, what)?;
+        let bytes = match as_hex_text(&bytes) {
+            Some(text) => decode_hex(&text.split_ascii_whitespace().collect::<String>())
+                .with_context(|| format!("{what}, {source}"))?,
+            None => bytes,
+        };
+        Ok(Input { source, bytes })
+    }
+
+    /// Several things: a file of hex has one on each line.
+    pub(crate) fn many(&self, argument: &str, what: &str) -> anyhow::Result<Vec<Input>> {
+        let Input { source, bytes } = self.raw(argument, what)?;
+        let Some(text) = as_hex_text(&bytes) else { return Ok(vec![Input { source, bytes }]) };
+        let lines: Vec<_> =
+            (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()).collect();
+        let only = lines.len() == 1;
+        lines
+            .into_iter()
+            .map(|(number, line)| {
+                let source = if only { source.clone() } else { format!("{source}, line {number}") };
+                let bytes = decode_hex(line.trim()).with_context(|| format!("{what}, {source}"))?;
+                Ok(Input { source, bytes })
+            })
+            .collect()
+    }
+
+    /// The text of a file or of standard input.
+    pub(crate) fn text(&self, path: &Path) -> anyhow::Result<String> {
+        let bytes = if path.as_os_str() == "-" {
+            self.stdin()?
+        } else {
+            fs::read(path).with_context(|| path.display().to_string())?
+        };
+        String::from_utf8(bytes).with_context(|| format!("{}: not a text file", path.display()))
+    }
+
+    fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
+        if argument == "-" {
+            return Ok(Input { source: "standard input".into(), bytes: self.stdin()? });
+        }
+        let path = Path::new(argument);
+        if path.exists() {
+            let bytes = fs::read(path).with_context(|| format!("{what}, {argument}"))?;
+            if bytes.is_empty() {
+                bail!("{what}, {argument}: the file is empty");
+            }
+            return Ok(Input { source: argument.to_owned(), bytes });
+        }
+        let shown = shorten(argument);
+        match hex::decode(argument) {
+            Ok(_) if argument.is_empty() => bail!("{what}: an empty argument"),
+            Ok(_) => {
+                Ok(Input { source: format!("hex {shown}"), bytes: argument.as_bytes().to_vec() })
+            }
+            Err(error) => bail!("{what}, {shown}: no such file, and not hex: {}", reason(error)),
+        }
+    }
+
+    fn stdin(&self) -> anyhow::Result<Vec<u8>> {
+        if self.stdin_taken.replace(true) {
+            return Err(STDIN_TWICE.into());
+        }
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).context("standard input")?;
+        Ok(bytes)
+    }
+}
+
+/// `bytes` as text if it is hex and white space, and not raw bytes.
+fn as_hex_text(bytes: &[u8]) -> Option<&str> {
+    let text = str::from_utf8(bytes).ok()?;
+    let hex = |byte: u8| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace();
+    (!text.trim().is_empty() && text.bytes().all(hex)).then_some(text)
+}
+
+/// Hex to bytes, with errors in words.
+pub(crate) fn decode_hex(text: &str) -> anyhow::Result<Vec<u8>> {
+    hex::decode(text).map_err(|error| anyhow::anyhow!("not hex: {}", reason(error)))
+}
+
+fn reason(error: hex::FromHexError) -> String {
+    match error {
+        hex::FromHexError::InvalidHexCharacter { c, index } => {
+            format!("{c:?} at position {index}")
+        }
+        hex::FromHexError::OddLength => "an odd number of digits".into(),
+        hex::FromHexError::InvalidStringLength => "the wrong number of digits".into(),
+    }
+}
+
+/// The first characters of what may be very long.
+pub(crate) fn shorten(text: &str) -> String {
+    match text.char_indices().nth(64) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Writes a file, naming it in errors.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}

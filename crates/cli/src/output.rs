@@ -1,0 +1,189 @@
+//! What a command found, as a table for people and as JSON for programs.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use comfy_table::{Table, presets};
+use serde_json::Value;
+
+/// The result of a command.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// For people.
+    pub(crate) page: Page,
+    /// For programs.
+    pub(crate) json: Value,
+    /// What a pipe wants: hex, alone on standard output; the page then goes to standard error.
+    pub(crate) payload: Option<String>,
+    /// Whether the answer is yes: exit code 0, else 1.
+    pub(crate) yes: bool,
+}
+
+impl Report {
+    pub(crate) fn print(self, json: bool) -> anyhow::Result<ExitCode> {
+        let mut stdout = io::stdout().lock();
+        if json {
+            writeln!(stdout, "{:#}", self.json)?;
+        } else if let Some(payload) = &self.payload {
+            let mut stderr = io::stderr().lock();
+            stderr.write_all(self.page.render(colours(&stderr)).as_bytes())?;
+            if !payload.is_empty() {
+                writeln!(stdout, "{payload}")?;
+            }
+        } else {
+            stdout.write_all(self.page.render(colours(&stdout)).as_bytes())?;
+        }
+        stdout.flush()?;
+        Ok(if self.yes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Lines, fields and tables, laid out when they are printed.
+#[derive(Debug, Default)]
+pub(crate) struct Page(Vec<Part>);
+
+#[derive(Debug)]
+enum Part {
+    Heading(String),
+    Line(String),
+    Fields(Vec<(&'static str, String)>),
+    Table(Vec<&'static str>, Vec<Vec<String>>),
+    Warning(String),
+}
+
+impl Page {
+    pub(crate) fn heading(&mut self, text: impl Into<String>) {
+        self.0.push(Part::Heading(text.into()));
+    }
+
+    pub(crate) fn line(&mut self, text: impl Into<String>) {
+        self.0.push(Part::Line(text.into()));
+    }
+
+    /// Names on the left, values aligned on the right.
+    pub(crate) fn fields(&mut self, fields: Vec<(&'static str, String)>) {
+        self.0.push(Part::Fields(fields));
+    }
+
+    pub(crate) fn table(&mut self, header: Vec<&'static str>, rows: Vec<Vec<String>>) {
+        self.0.push(Part::Table(header, rows));
+    }
+
+    pub(crate) fn warnings(&mut self, warnings: &[String]) {
+        self.0.extend(warnings.iter().cloned().map(Part::Warning));
+    }
+
+    fn render(&self, colours: bool) -> String {
+        let paint = |code: &str, text: &str| {
+            if colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        };
+        let mut out = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Heading(text) => out += &paint(BOLD, text),
+                Part::Line(text) => out += text,
+                Part::Fields(fields) => {
+                    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+                    let lines: Vec<_> = fields
+                        .iter()
+                        .map(|(name, value)| {
+                            format!("{}  {value}", paint(BOLD, &format!("{name:width$}")))
+                        })
+                        .collect();
+                    out += &lines.join("\n");
+                }
+                Part::Table(header, rows) => {
+                    let table = aligned(header, rows);
+                    let (first, rest) = table.split_once('\n').unwrap_or((&table, ""));
+                    out.extend([&paint(BOLD, first), "\n", rest]);
+                }
+                Part::Warning(text) => {
+                    out.extend([&paint(YELLOW, "warning:"), " ", text]);
+                }
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
+const BOLD: &str = "1";
+const YELLOW: &str = "33";
+const RED: &str = "31";
+
+fn aligned(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.to_vec());
+    table.add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// `error: what: why`, on standard error.
+pub(crate) fn print_error(error: &anyhow::Error) {
+    let mut stderr = io::stderr().lock();
+    let name = if colours(&stderr) { format!("\x1b[{RED}merror:\x1b[0m") } else { "error:".into() };
+    // Nobody is left to tell if standard error is gone too.
+    drop(writeln!(stderr, "{name} {error:#}"));
+}
+
+/// Whether the reader of our output went away, which is no error of ours.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// `1`, `1 in 9,873`, `0`: a rate in words.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
+pub(crate) fn rate(rate: f64) -> String {
+    if rate <= 0.0 {
+        "0".into()
+    } else if rate >= 0.1 {
+        format!("{:.1} %", rate * 100.0)
+    } else if rate < 1e-18 {
+        format!("{rate:.0e}")
+    } else {
+        format!("1 in {}", grouped((1.0 / rate).round() as u64))
+    }
+}
+
+/// `36,000`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 byte`, `2 bytes`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{grouped, rate};
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(12_345_678), "12,345,678");
+        assert_eq!(rate(0.0001), "1 in 10,000");
+        assert_eq!(rate(1.0), "100.0 %");
+        assert_eq!(rate(0.0), "0");
+    }
+}

@@ -1,0 +1,64 @@
+//! Every example runs, and says what it should.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Each example with lines of its output.
+const EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "match_block",
+        &["2 of 47 transactions matched", "    outpoint spent by input 2", "merkleblock 280 bytes"],
+    ),
+    (
+        "verify_merkleblock",
+        &[
+            "2 of 2 transactions proven to be in block 00000000d1145790a8694403d4063f323d499e655c83426834d4ce2f8dd4a2ee; height 170, 6 confirmations; that no others were left out is not proven",
+        ],
+    ),
+    (
+        "wallet_session",
+        &[
+            "4d38ceb47f18dc408f65a88c68de5d8ab803501bff1586e60b741eadf59147e2: 0 received, 1 spent",
+            "3 of 47 transactions proven to be in block 000000000000011f9791dcfdfe0e402b79a165a3b781bafcc918b6f2166d577c; height 150013, 8 confirmations; that no others were left out is not proven",
+        ],
+    ),
+    (
+        "wallet_filter",
+        &["filterload 259 bytes", "filteradd 14abababababababababababababababababababab"],
+    ),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn every_example_runs() {
+    let files: BTreeSet<_> = fs::read_dir(root().join("examples"))
+        .expect("examples")
+        .filter_map(|entry| entry.expect("entry").path().file_stem()?.to_str().map(String::from))
+        .collect();
+    let names: BTreeSet<_> = EXAMPLES.iter().map(|(name, _)| String::from(*name)).collect();
+    assert_eq!(files, names);
+    // Nothing to do where `cargo test` has built them.
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--profile", "test", "--examples"])
+        .args(["-p", "chainsieve", "-p", "chainsieve-cli"])
+        .current_dir(root())
+        .status()
+        .expect("cargo runs");
+    assert!(built.success());
+    let binary = Path::new(env!("CARGO_BIN_EXE_chainsieve"));
+    let directory = binary.parent().expect("a directory").join("examples");
+    for (name, lines) in EXAMPLES {
+        let output = Command::new(directory.join(name)).output().expect("the example starts");
+        let stdout = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        for line in *lines {
+            assert!(stdout.lines().any(|shown| shown == *line), "{name}: {line:?} in\n{stdout}");
+        }
+    }
+}

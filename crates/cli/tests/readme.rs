@@ -1,0 +1,78 @@
+//! The README's commands print what the README says. Times differ, so they are cut out.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn commands_print_what_the_readme_shows() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("README");
+    let directory = env::temp_dir().join(format!("chainsieve-readme-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory");
+    let mut ran = 0;
+    for (command, expected) in sessions(&readme) {
+        if let Some(arguments) = arguments(&command) {
+            let output = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+                .args(&arguments)
+                .current_dir(&directory)
+                .output()
+                .expect("the binary runs");
+            let shown = [output.stderr, output.stdout]
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            assert_eq!(without_times(&shown.concat()), without_times(&expected), "{command}");
+            ran += 1;
+        } else if let Some(file) = command.strip_prefix("jq -r .block ") {
+            let (fixture, file) = file.split_once(" > ").expect("a file to write");
+            let fixture = fs::read(root().join(fixture)).expect("fixture");
+            let fixture: serde_json::Value = serde_json::from_slice(&fixture).expect("JSON");
+            let block = fixture["block"].as_str().expect("a block");
+            fs::write(directory.join(file), block).expect("written");
+        } else {
+            assert!(command.starts_with("cargo "), "{command}: the test does not know it");
+        }
+    }
+    fs::remove_dir_all(&directory).expect("removed");
+    assert!(ran >= 5, "{ran}");
+}
+
+/// Each `$ command` of the console blocks, with the lines under it.
+fn sessions(readme: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut inside = false;
+    for line in readme.lines() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+            found.push((command.into(), String::new()));
+        } else if let Some((_, output)) = found.last_mut().filter(|_| inside) {
+            output.push_str(line);
+            output.push('\n');
+        }
+    }
+    found
+}
+
+/// The arguments of our binary, if the command runs it. Quotes are single ones, around a word.
+fn arguments(command: &str) -> Option<Vec<String>> {
+    let arguments = command
+        .strip_prefix("cargo run --release -- ")
+        .or_else(|| command.strip_prefix("chainsieve "))?;
+    Some(arguments.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect())
+}
+
+/// The text with `(12 µs)` and `(1.2 ms)` cut out.
+fn without_times(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        match line.rsplit_once(" (") {
+            Some((start, end)) if end.ends_with("µs)") || end.ends_with("ms)") => out += start,
+            _ => out += line,
+        }
+        out.push('\n');
+    }
+    out.trim_end().to_owned()
+}

@@ -1,0 +1,181 @@
+//! Proofs of a real block, and the attacks on light clients.
+
+use bitcoin::absolute::LockTime;
+use bitcoin::block::Header;
+use bitcoin::consensus::encode::{deserialize, deserialize_hex, serialize};
+use bitcoin::hashes::Hash as _;
+use bitcoin::transaction::Version;
+use bitcoin::{
+    Amount, Block, CompactTarget, Network, OutPoint, ScriptBuf, Sequence, Transaction, TxIn,
+    TxMerkleNode, TxOut, Txid, Witness,
+};
+
+use super::{Depth, HeaderLink, MerkleBlock, Policy, Proof, ProofError, TreeError, merkle_root};
+use crate::btc::proof_of_work::ProofOfWorkError;
+
+const STRICT: Policy = Policy::Strict(Network::Bitcoin);
+const REGTEST: Policy = Policy::Strict(Network::Regtest);
+
+fn block_150013() -> (Block, Vec<Txid>) {
+    let file = include_str!("../../../fixtures/bitcoin/blocks/mainnet_150013.json");
+    let file: serde_json::Value = serde_json::from_str(file).unwrap();
+    let block: Block = deserialize_hex(file["block"].as_str().unwrap()).unwrap();
+    let txids = block.txdata.iter().map(Transaction::compute_txid).collect();
+    (block, txids)
+}
+
+#[test]
+fn a_real_block_at_each_grade() {
+    let (block, txids) = block_150013();
+    let shown = MerkleBlock::new(&block.header, &txids, &[0, 3]).unwrap();
+    let bare = Proof::verify(&shown, STRICT, []).unwrap();
+    assert_eq!((bare.depth, bare.link), (Depth::Unproven, HeaderLink::Unlinked));
+    assert!(bare.has_proof_of_work() && !bare.is_inclusion_in_chain());
+    assert_eq!(
+        bare.inclusions.iter().map(|i| (i.index, i.txid, i.delivered)).collect::<Vec<_>>(),
+        [(0, txids[0], false), (3, txids[3], false)]
+    );
+    // A transaction of another leaf counts for nothing; the coinbase proves the depth.
+    let proof = Proof::verify(&shown, STRICT, [&block.txdata[1], &block.txdata[0]]).unwrap();
+    assert_eq!(proof.depth, Depth::Coinbase(txids[0]));
+    assert!(proof.inclusions[0].delivered && !proof.inclusions[1].delivered);
+    let linked = proof.linked(HeaderLink::InChain { height: 150_013, confirmations: 6 });
+    assert!(linked.is_inclusion_in_chain());
+    let text = linked.to_string();
+    assert!(text.contains("2 of ") && text.contains("6 confirmations"), "{text}");
+    assert!(text.ends_with("left out is not proven"), "{text}");
+    // The first transaction matched is not the coinbase: no depth.
+    let other = MerkleBlock::new(&block.header, &txids, &[1]).unwrap();
+    assert_eq!(Proof::verify(&other, STRICT, &block.txdata).unwrap().depth, Depth::Unproven);
+}
+
+#[test]
+fn work_is_asked_for_by_the_strict_policy_alone() {
+    let (block, txids) = block_150013();
+    let mut shown = MerkleBlock::new(&block.header, &txids, &[1]).unwrap();
+    shown.header.nonce ^= 1;
+    assert!(matches!(
+        Proof::verify(&shown, STRICT, []),
+        Err(ProofError::ProofOfWork(ProofOfWorkError::HashAboveTarget { .. }))
+    ));
+    assert!(!Proof::verify(&shown, Policy::Core, []).unwrap().has_proof_of_work());
+    shown.header.bits = CompactTarget::from_consensus(0x207f_ffff);
+    assert!(matches!(
+        Proof::verify(&shown, STRICT, []),
+        Err(ProofError::ProofOfWork(ProofOfWorkError::AboveLimit { bits: 0x207f_ffff, .. }))
+    ));
+    shown.hashes[0] = TxMerkleNode::all_zeros();
+    assert!(matches!(
+        Proof::verify(&shown, Policy::Core, []),
+        Err(ProofError::Tree(TreeError::RootMismatch { .. }))
+    ));
+}
+
+fn tx(prevout: OutPoint, script_sig: Vec<u8>, script_pubkey: Vec<u8>) -> Transaction {
+    Transaction {
+        version: Version::ONE,
+        lock_time: LockTime::ZERO,
+        input: vec![TxIn {
+            previous_output: prevout,
+            script_sig: ScriptBuf::from(script_sig),
+            sequence: Sequence::MAX,
+            witness: Witness::new(),
+        }],
+        output: vec![TxOut {
+            value: Amount::from_sat(1),
+            script_pubkey: ScriptBuf::from(script_pubkey),
+        }],
+    }
+}
+
+/// A regtest header over `txids`, mined.
+fn mine(txids: &[Txid]) -> Header {
+    let mut header: Header = deserialize(&[0; 80]).unwrap();
+    header.merkle_root = merkle_root(txids).unwrap();
+    header.bits = CompactTarget::from_consensus(0x207f_ffff);
+    while header.validate_pow(header.target()).is_err() {
+        header.nonce += 1;
+    }
+    header
+}
+
+/// A block with a transaction of 64 bytes that is also an inner node over a payment that never
+/// happened: the attacker chose the transaction's last 32 bytes to be the payment's id.
+#[test]
+fn a_tree_one_level_too_deep() {
+    let coinbase = tx(OutPoint::null(), vec![1; 8], vec![0x51; 9]);
+    let payment = tx(OutPoint::new(Txid::all_zeros(), 7), vec![], vec![0x51; 22]);
+    let payment_id = payment.compute_txid();
+    // What the attacker grinds: the id must end as a transaction does, from the output index on.
+    let mut bytes = serialize(&tx(OutPoint::new(Txid::all_zeros(), 0), vec![], vec![0x51; 4]));
+    assert_eq!(bytes.len(), 64);
+    let forged_leaf = Txid::from_slice(&bytes[32..]).unwrap();
+    assert_ne!(forged_leaf, payment_id);
+    let hidden: Transaction = deserialize(&bytes).unwrap();
+    let txids = [coinbase.compute_txid(), hidden.compute_txid()];
+    let header = mine(&txids);
+    // Leaves of the deeper tree: the coinbase cut in two, which it is not, and the forgery.
+    let deeper = MerkleBlock {
+        header,
+        num_transactions: 4,
+        hashes: vec![
+            TxMerkleNode::from_raw_hash(txids[0].to_raw_hash()),
+            TxMerkleNode::from_slice(&bytes[..32]).unwrap(),
+            TxMerkleNode::from_raw_hash(forged_leaf.to_raw_hash()),
+        ],
+        flags: vec![0b10101],
+    };
+    let core = Proof::verify(&deeper, Policy::Core, []).unwrap();
+    assert_eq!((core.inclusions[0].index, core.inclusions[0].txid), (3, forged_leaf));
+    assert_eq!(core.depth, Depth::Unproven);
+    assert_eq!(
+        Proof::verify(&deeper, REGTEST, []),
+        Err(ProofError::InnerNodeIsTransaction { level: 1, position: 1 })
+    );
+    // The honest block's own leaf is fine as a leaf that nobody asked for.
+    let honest = MerkleBlock::new(&header, &txids, &[0]).unwrap();
+    assert_eq!(
+        Proof::verify(&honest, REGTEST, [&coinbase]).unwrap().depth,
+        Depth::Coinbase(txids[0])
+    );
+    // An amount that no transaction can have: not one that a block could hold.
+    bytes[46 + 1 + 7] = 0xff;
+    let txids = [txids[0], Txid::hash(&bytes)];
+    let harmless = MerkleBlock { header: mine(&txids), ..deeper };
+    let harmless = MerkleBlock {
+        hashes: vec![
+            harmless.hashes[0],
+            TxMerkleNode::from_slice(&bytes[..32]).unwrap(),
+            TxMerkleNode::from_slice(&bytes[32..]).unwrap(),
+        ],
+        ..harmless
+    };
+    assert!(Proof::verify(&harmless, REGTEST, []).is_ok());
+}
+
+/// What stands first must be a coinbase transaction to prove the depth.
+#[test]
+fn the_first_leaf_must_be_a_coinbase() {
+    let payment = tx(OutPoint::new(Txid::all_zeros(), 7), vec![], vec![0x51; 22]);
+    let txids = [payment.compute_txid(), Txid::all_zeros()];
+    let shown = MerkleBlock::new(&mine(&txids), &txids, &[0]).unwrap();
+    let proof = Proof::verify(&shown, REGTEST, [&payment]).unwrap();
+    assert!(proof.inclusions[0].delivered);
+    assert_eq!(proof.depth, Depth::Unproven);
+}
+
+/// An inner node delivered as a transaction: a tree one level too flat.
+#[test]
+fn an_inner_node_as_a_transaction() {
+    // Two txids that, side by side, are a transaction; here the bytes come first.
+    let bytes = serialize(&tx(OutPoint::new(Txid::all_zeros(), 1), vec![0x51], vec![0x51; 3]));
+    let node: Transaction = deserialize(&bytes).unwrap();
+    let leaves = [Txid::from_slice(&bytes[..32]).unwrap(), Txid::from_slice(&bytes[32..]).unwrap()];
+    let header = mine(&leaves);
+    let flat = MerkleBlock::new(&header, &[node.compute_txid()], &[0]).unwrap();
+    assert!(Proof::verify(&flat, Policy::Core, [&node]).is_ok());
+    assert_eq!(
+        Proof::verify(&flat, REGTEST, [&node]),
+        Err(ProofError::TransactionOf64Bytes { index: 0, txid: node.compute_txid() })
+    );
+}

@@ -1,0 +1,319 @@
+//! The answers: a merkle block, its transactions, and what closes it.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+
+use bitcoin::{Transaction, Txid};
+
+use super::claims::Answer;
+use super::session::{Actions, InFlight, Session, report};
+use super::{BlockInChain, Finding, RelevantTransaction};
+use crate::btc::bip37::{BloomFilter, Inclusion, MerkleBlock, Policy, Proof, ProofError};
+
+/// The most that the transactions of a block have without witness: a quarter of
+/// `MAX_BLOCK_WEIGHT`.
+const MAX_BLOCK_BASE_SIZE: usize = 1_000_000;
+
+/// How many blocks passed over are told apart.
+const MAX_PASSED_OVER: usize = 1_000;
+
+/// A merkle block whose transactions are coming.
+#[derive(Debug, Clone)]
+pub(super) struct OpenBlock {
+    pub(super) request: InFlight,
+    merkle_block: MerkleBlock,
+    proof: Proof,
+    /// By position, with the ids.
+    delivered: BTreeMap<u32, (Txid, Transaction)>,
+    /// Transactions that came and are passed over.
+    refused: BTreeSet<Txid>,
+    bytes: usize,
+    /// The filter that the answer can be held against.
+    filter: Option<Arc<BloomFilter>>,
+}
+
+/// What became of a transaction for an open block.
+enum Delivery {
+    Taken,
+    /// The transaction alone is passed over.
+    Refused(Finding),
+    /// The block cannot be what the node says.
+    Impossible(Finding),
+}
+
+impl OpenBlock {
+    fn deliver(&mut self, txid: Txid, tx: Transaction) -> Delivery {
+        let block = self.proof.block_hash;
+        match self.proof.deliver(&tx) {
+            Ok(Some(index)) => {
+                self.bytes += tx.base_size();
+                self.delivered.insert(index, (txid, tx));
+            }
+            Ok(None) => {}
+            Err(ProofError::TransactionOf64Bytes { index, txid }) => {
+                self.refused.insert(txid);
+                return Delivery::Refused(Finding::Refused { block, index, txid });
+            }
+            Err(error) => {
+                return Delivery::Impossible(Finding::InvalidMerkleBlock(block, error));
+            }
+        }
+        if self.bytes > MAX_BLOCK_BASE_SIZE {
+            return Delivery::Impossible(Finding::OversizedBlock(block));
+        }
+        Delivery::Taken
+    }
+
+    fn is_complete(&self) -> bool {
+        self.delivered.len() + self.refused.len() == self.proof.inclusions.len()
+    }
+}
+
+impl Session {
+    pub(super) fn merkle_block(&mut self, merkle_block: MerkleBlock, actions: &mut Actions) {
+        self.close(actions);
+        let hash = merkle_block.header.block_hash();
+        let Some(connection) = &mut self.connection else { return };
+        let asked = connection.in_flight.iter().position(|request| request.block.hash == hash);
+        let Some(request) = asked.and_then(|place| connection.in_flight.remove(place)) else {
+            // Which answer belongs to which request is no longer certain.
+            connection.out_of_turn = true;
+            self.answers.clear();
+            return report(actions, Finding::Unrequested(hash));
+        };
+        let proof = match Proof::verify(&merkle_block, Policy::Strict(self.config.network), []) {
+            Ok(proof) => proof,
+            Err(error) => return report(actions, Finding::InvalidMerkleBlock(hash, error)),
+        };
+        let can_be_held = request.generation == connection.generation
+            && !connection.out_of_turn
+            && !connection.passed_over.contains(&hash);
+        let filter = connection.filter.as_ref().map(|(loaded, _)| loaded.clone());
+        let nothing_to_come = proof.inclusions.is_empty();
+        connection.open = Some(OpenBlock {
+            request,
+            merkle_block,
+            proof,
+            delivered: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            bytes: 0,
+            filter: filter.filter(|_| can_be_held),
+        });
+        if nothing_to_come {
+            self.close(actions);
+        }
+    }
+
+    pub(super) fn transaction(&mut self, tx: Transaction, actions: &mut Actions) {
+        let txid = tx.compute_txid();
+        let slot = self.connection.as_mut().map(|connection| &mut connection.open);
+        if let Some(slot) = slot
+            && let Some(open) = slot
+        {
+            match open.proof.inclusion(txid).map(|leaf| leaf.delivered) {
+                Some(true) => return,
+                Some(false) if open.refused.contains(&txid) => return,
+                Some(false) => {
+                    self.missing.remove(&txid);
+                    match open.deliver(txid, tx) {
+                        Delivery::Taken => {}
+                        Delivery::Refused(finding) => report(actions, finding),
+                        Delivery::Impossible(finding) => {
+                            *slot = None;
+                            return report(actions, finding);
+                        }
+                    }
+                    if open.is_complete() {
+                        self.close(actions);
+                    }
+                    return;
+                }
+                None if !self.missing.contains_key(&txid) => {
+                    let block = open.proof.block_hash;
+                    report(actions, Finding::NotInTree { block, txid });
+                }
+                None => {}
+            }
+        }
+        match self.missing.remove(&txid) {
+            Some((block, index)) if tx.base_size() == 64 => {
+                report(actions, Finding::Refused { block: block.hash, index, txid });
+            }
+            Some((block, index)) => self.confirmed(block, index, txid, tx, true, actions),
+            None => self.unconfirmed(txid, tx, actions),
+        }
+    }
+
+    /// Closes the block whose transactions are coming: what is outstanding now was not delivered.
+    pub(super) fn close(&mut self, actions: &mut Actions) {
+        let Some(connection) = &mut self.connection else { return };
+        let Some(mut open) = connection.open.take() else { return };
+        let OpenBlock { request, .. } = open;
+        let hash = request.block.hash;
+        for leaf in open.proof.inclusions.clone() {
+            let Inclusion { index, txid, delivered } = leaf;
+            if delivered || open.refused.contains(&txid) {
+                continue;
+            }
+            if let Some(copy) = self.recent.by_txid.get(&txid) {
+                match open.deliver(txid, copy.clone()) {
+                    Delivery::Taken => {}
+                    Delivery::Refused(finding) => report(actions, finding),
+                    Delivery::Impossible(finding) => return report(actions, finding),
+                }
+                continue;
+            }
+            report(actions, Finding::NotDelivered { block: hash, index, txid });
+            if self.missing.len() < self.config.limits.missing {
+                self.missing.insert(txid, (request.block, index));
+            }
+        }
+        if request.generation == connection.generation
+            && !request.superseded
+            && let Some((_, mirror)) = &mut connection.filter
+        {
+            for (_, tx) in open.delivered.values() {
+                mirror.match_transaction(tx);
+            }
+        }
+        for (index, (txid, tx)) in open.delivered {
+            self.confirmed(request.block, index, txid, tx, !request.superseded, actions);
+        }
+        let transactions = u64::from(open.proof.num_transactions);
+        self.stats.transactions = self.stats.transactions.saturating_add(transactions);
+        let link = self.link(&request);
+        report(actions, Finding::Block(Box::new(open.proof.linked(link))));
+        self.advise_refresh(actions);
+        if let Some(filter) = open.filter {
+            self.answers.push_back(Answer {
+                block_hash: hash,
+                merkle_block: open.merkle_block,
+                filter,
+                fence: request.fence,
+                settled: false,
+            });
+            while self.answers.len() > self.config.limits.answers {
+                self.answers.pop_front();
+            }
+        }
+    }
+
+    /// A transaction in a block: the wallet's, or a false positive. If `counts`, what the node's
+    /// filter lacks of it is a reason to start over.
+    fn confirmed(
+        &mut self,
+        block: BlockInChain,
+        index: u32,
+        txid: Txid,
+        transaction: Transaction,
+        counts: bool,
+        actions: &mut Actions,
+    ) {
+        let relevance = self.watch.relevance(&transaction);
+        // Asked again for the block, the node may not send it again.
+        self.recent.insert(txid, transaction.clone(), self.config.limits.cached_bytes);
+        if relevance.is_empty() {
+            let is_null_outpoint = self.config.filter.insert_null_outpoint && index == 0;
+            if !is_null_outpoint {
+                self.stats.false_positives += 1;
+                report(actions, Finding::FalsePositive(txid, Some(block.hash)));
+            }
+            return;
+        }
+        self.stats.relevant += 1;
+        let limit = self.config.limits.outpoints;
+        let (needed, dropped) = self.watch.learn(&transaction, txid, &relevance, limit);
+        if dropped > 0 {
+            report(actions, Finding::LimitReached(dropped));
+        }
+        let lacks = |mirror: &BloomFilter| needed.iter().any(|o| !mirror.contains_outpoint(o));
+        if counts && self.mirrored_filter().is_some_and(lacks) {
+            self.filter_is_behind = true;
+            self.refilter_from(block);
+        }
+        self.advance(&relevance, Some(block), actions);
+        let place = Some((block.hash, index));
+        let relevant = RelevantTransaction { transaction, txid, place, relevance };
+        report(actions, Finding::Relevant(Box::new(relevant)));
+    }
+
+    fn unconfirmed(&mut self, txid: Txid, tx: Transaction, actions: &mut Actions) {
+        if self.recent.by_txid.contains_key(&txid) {
+            return;
+        }
+        // The node may have announced it under a filter before this one: the copy of the node's
+        // filter, a lower bound, does not take it in.
+        let relevance = self.watch.relevance(&tx);
+        self.recent.insert(txid, tx.clone(), self.config.limits.cached_bytes);
+        if relevance.is_empty() {
+            return report(actions, Finding::FalsePositive(txid, None));
+        }
+        self.watch.learn_unconfirmed(txid, &relevance);
+        self.advance(&relevance, None, actions);
+        let relevant = RelevantTransaction { transaction: tx, txid, place: None, relevance };
+        report(actions, Finding::Relevant(Box::new(relevant)));
+    }
+
+    /// Notes the highest index used of each keychain.
+    fn advance(
+        &mut self,
+        relevance: &super::Relevance,
+        block: Option<BlockInChain>,
+        actions: &mut Actions,
+    ) {
+        for label in relevance.received.iter().filter_map(|received| received.label) {
+            let used = self.used.get(&label.keychain);
+            if used.is_some_and(|&used| used >= label.index) {
+                continue;
+            }
+            self.used.insert(label.keychain, label.index);
+            let first = self.advanced.entry(label.keychain).or_insert(block);
+            if let Some(block) = block
+                && first.is_none_or(|first| block.height < first.height)
+            {
+                *first = Some(block);
+            }
+            let block = block.map(|block| block.hash);
+            report(actions, Finding::KeychainAdvanced { label, block });
+        }
+    }
+
+    fn advise_refresh(&mut self, actions: &mut Actions) {
+        let Some(mirror) = self.mirrored_filter() else { return };
+        let reason = self.stats.refresh(mirror.false_positive_rate(), self.config.filter.fpr);
+        if let Some(reason) = reason
+            && !self.refresh_advised
+        {
+            self.refresh_advised = true;
+            report(actions, Finding::RefreshAdvised(reason));
+        }
+    }
+
+    /// The node has come to the end of what was asked before the ping with this nonce.
+    pub(super) fn fence(&mut self, nonce: u64, actions: &mut Actions) {
+        let Some(connection) = &mut self.connection else { return };
+        if !self.fences.contains(&nonce) {
+            return;
+        }
+        for request in &connection.in_flight {
+            if request.fence > nonce {
+                continue;
+            }
+            if connection.passed_over.len() < MAX_PASSED_OVER {
+                connection.passed_over.insert(request.block.hash);
+            } else {
+                connection.out_of_turn = true;
+            }
+            if !request.superseded {
+                report(actions, Finding::Unanswered(request.block.hash));
+            }
+        }
+        connection.in_flight.retain(|request| request.fence > nonce);
+        if !connection.out_of_turn {
+            for answer in &mut self.answers {
+                answer.settled |= answer.fence <= nonce;
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Sessions against a simulated node, honest and lying.
+#![expect(clippy::cast_possible_truncation, reason = "the numbers of these tests are small")]
+
+mod crossing;
+mod honest;
+mod lying;
+mod node;

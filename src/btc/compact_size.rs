@@ -1,0 +1,119 @@
+//! Bitcoin's variable-length integer, read as Core's `ReadCompactSize`, and fixed fields.
+
+use alloc::vec::Vec;
+
+/// The largest length that Core's `ReadCompactSize` lets through (`MAX_SIZE`).
+pub(crate) const MAX_SIZE: u64 = 0x0200_0000;
+
+/// Why a field cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldError {
+    /// Fewer bytes are left than the field needs.
+    Truncated {
+        /// The bytes that the field needs.
+        needed: u64,
+        /// The bytes that are left.
+        left: usize,
+    },
+    /// A length in more bytes than it needs.
+    NonMinimalLength(u64),
+    /// A length over [`MAX_SIZE`].
+    LengthTooLarge(u64),
+}
+
+/// Takes `N` bytes off the front of `bytes`.
+pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], FieldError> {
+    let (first, rest) = bytes
+        .split_first_chunk()
+        .ok_or(FieldError::Truncated { needed: N as u64, left: bytes.len() })?;
+    *bytes = rest;
+    Ok(*first)
+}
+
+/// Takes `count` items of `N` bytes off the front of `bytes`, without copying them.
+pub(crate) fn take_chunks<'a, const N: usize>(
+    bytes: &mut &'a [u8],
+    count: usize,
+) -> Result<&'a [[u8; N]], FieldError> {
+    let (items, rest) = count
+        .checked_mul(N)
+        .and_then(|length| bytes.split_at_checked(length))
+        .ok_or(FieldError::Truncated {
+            needed: (count as u64).saturating_mul(N as u64),
+            left: bytes.len(),
+        })?;
+    *bytes = rest;
+    Ok(items.as_chunks().0)
+}
+
+/// Takes a `CompactSize`: in the fewest bytes, at most [`MAX_SIZE`].
+pub(crate) fn take_length(bytes: &mut &[u8]) -> Result<usize, FieldError> {
+    let [first] = take(bytes)?;
+    let (length, least) = match first {
+        0xfd => (u64::from(u16::from_le_bytes(take(bytes)?)), 0xfd),
+        0xfe => (u64::from(u32::from_le_bytes(take(bytes)?)), 0x1_0000),
+        0xff => (u64::from_le_bytes(take(bytes)?), 0x1_0000_0000),
+        _ => (u64::from(first), 0),
+    };
+    if length < least {
+        return Err(FieldError::NonMinimalLength(length));
+    }
+    match usize::try_from(length) {
+        Ok(length_usize) if length <= MAX_SIZE => Ok(length_usize),
+        _ => Err(FieldError::LengthTooLarge(length)),
+    }
+}
+
+/// Takes a `CompactSize` and as many bytes as it says.
+pub(crate) fn take_var_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], FieldError> {
+    let length = take_length(bytes)?;
+    Ok(take_chunks::<1>(bytes, length)?.as_flattened())
+}
+
+/// Appends `length` in the fewest bytes.
+#[expect(clippy::cast_possible_truncation, reason = "each arm holds what fits")]
+pub(crate) fn put_length(out: &mut Vec<u8>, length: usize) {
+    match length as u64 {
+        length @ 0..=0xfc => out.push(length as u8),
+        length @ ..=0xffff => {
+            out.push(0xfd);
+            out.extend((length as u16).to_le_bytes());
+        }
+        length @ ..=0xffff_ffff => {
+            out.push(0xfe);
+            out.extend((length as u32).to_le_bytes());
+        }
+        length => {
+            out.push(0xff);
+            out.extend(length.to_le_bytes());
+        }
+    }
+}
+
+/// Appends `data` behind its length.
+pub(crate) fn put_var_bytes(out: &mut Vec<u8>, data: &[u8]) {
+    put_length(out, data.len());
+    out.extend(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FieldError, take_length, take_var_bytes};
+
+    #[test]
+    fn lengths_are_minimal_and_limited() {
+        let read = |bytes: &[u8]| take_length(&mut &bytes[..]);
+        assert_eq!(read(&[0xfc]), Ok(0xfc));
+        assert_eq!(read(&[0xfd, 0xfd, 0]), Ok(0xfd));
+        assert_eq!(read(&[0xfd, 0xfc, 0]), Err(FieldError::NonMinimalLength(0xfc)));
+        assert_eq!(read(&[0xfe, 0xff, 0xff, 0, 0]), Err(FieldError::NonMinimalLength(0xffff)));
+        assert_eq!(read(&[0xfe, 0, 0, 0, 2]), Ok(0x0200_0000));
+        assert_eq!(read(&[0xfe, 1, 0, 0, 2]), Err(FieldError::LengthTooLarge(0x0200_0001)));
+        assert_eq!(read(&[0xff; 9]), Err(FieldError::LengthTooLarge(u64::MAX)));
+        assert_eq!(read(&[0xfe, 1]), Err(FieldError::Truncated { needed: 4, left: 1 }));
+        assert_eq!(
+            take_var_bytes(&mut &[3, 1, 2][..]),
+            Err(FieldError::Truncated { needed: 3, left: 2 })
+        );
+    }
+}

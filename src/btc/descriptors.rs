@@ -1,0 +1,233 @@
+//! The output scripts of a descriptor (feature `descriptors`): what a wallet watches.
+//!
+//! A filter knows scripts, a wallet knows descriptors. [`descriptor_scripts`] goes from one to
+//! the other for a range of indices, with ranged (`…/*`) and multipath (`…/<0;1>/*`) keys.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr as _;
+
+use bitcoin::ScriptBuf;
+use bitcoin::bip32::ChildNumber;
+use miniscript::descriptor::{DescriptorPublicKey, Wildcard};
+use miniscript::{Descriptor, ForEachKey as _};
+use secp256k1::Secp256k1;
+
+/// The most children that an index can name: those not hardened (BIP32).
+const NUM_INDICES: u32 = 1 << 31;
+
+/// An output script of a descriptor, and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescriptorScript {
+    /// Which of a multipath descriptor's alternatives, from 0; 0 where there is one.
+    pub path: u32,
+    /// The index put in place of `*`; `None` if the descriptor has no wildcard.
+    pub index: Option<u32>,
+    /// The script of an output that pays to the descriptor.
+    pub script: ScriptBuf,
+}
+
+/// The scripts of `descriptor` for the indices in `range`: every index of a multipath
+/// descriptor's first alternative, then of the next.
+///
+/// Without a wildcard, `range` is not looked at, and there is one script for each alternative.
+/// Private keys are refused: watching needs none.
+///
+/// # Errors
+/// A descriptor that does not parse, indices from 2³¹ on, or keys that public derivation cannot
+/// reach.
+///
+/// # Cost
+/// One elliptic-curve multiplication or more for each key and index, about 50 µs.
+///
+/// # Examples
+/// ```
+/// use chainsieve::btc::descriptors::descriptor_scripts;
+/// // BIP84's test wallet, receiving and change.
+/// let wallet = "wpkh([73c5da0a/84'/0'/0']xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V/<0;1>/*)";
+/// let scripts = descriptor_scripts(wallet, 0..=1)?;
+/// assert_eq!(scripts.len(), 4);
+/// assert_eq!(
+///     hex::encode(&scripts[0].script),
+///     "0014c0cebcd6c3d3ca8c75dc5ec62ebe55330ef910e2",
+/// );
+/// assert_eq!((scripts[3].path, scripts[3].index), (1, Some(1)));
+/// # Ok::<(), chainsieve::btc::descriptors::DescriptorError>(())
+/// ```
+pub fn descriptor_scripts(
+    descriptor: &str,
+    range: RangeInclusive<u32>,
+) -> Result<Vec<DescriptorScript>, DescriptorError> {
+    let parsed = parse(descriptor)?;
+    let ranged = parsed.has_wildcard();
+    if ranged && *range.end() >= NUM_INDICES {
+        return Err(DescriptorError::IndexTooLarge(*range.end()));
+    }
+    let alternatives = parsed
+        .into_single_descriptors()
+        .map_err(|error| DescriptorError::Malformed(error.to_string()))?;
+    let secp = Secp256k1::verification_only();
+    let mut scripts = Vec::new();
+    for (path, alternative) in (0..).zip(alternatives) {
+        check_derivable(&alternative)?;
+        let mut derive = |index: Option<u32>| {
+            let derived = alternative
+                .derived_descriptor(&secp, index.unwrap_or(0))
+                .map_err(|error| DescriptorError::Underivable(error.to_string()))?;
+            scripts.push(DescriptorScript { path, index, script: derived.script_pubkey() });
+            Ok(())
+        };
+        if ranged {
+            range.clone().try_for_each(|index| derive(Some(index)))?;
+        } else {
+            derive(None)?;
+        }
+    }
+    Ok(scripts)
+}
+
+/// Whether `descriptor` has a wildcard, so that [`descriptor_scripts`] looks at the range.
+///
+/// # Errors
+/// A descriptor that does not parse.
+pub fn is_ranged(descriptor: &str) -> Result<bool, DescriptorError> {
+    Ok(parse(descriptor)?.has_wildcard())
+}
+
+fn parse(descriptor: &str) -> Result<Descriptor<DescriptorPublicKey>, DescriptorError> {
+    // miniscript's own message for a private key is that a public one is malformed.
+    if ["xprv", "tprv"].iter().any(|prefix| descriptor.contains(prefix)) {
+        return Err(DescriptorError::PrivateKey);
+    }
+    Descriptor::from_str(descriptor).map_err(|error| DescriptorError::Malformed(error.to_string()))
+}
+
+/// Public derivation has no hardened steps, and no key below depth 255, where miniscript panics.
+fn check_derivable(descriptor: &Descriptor<DescriptorPublicKey>) -> Result<(), DescriptorError> {
+    let mut result = Ok(());
+    descriptor.for_each_key(|key| {
+        let DescriptorPublicKey::XPub(key) = key else { return true };
+        let wildcard = usize::from(key.wildcard != Wildcard::None);
+        let depth = usize::from(key.xkey.depth) + key.derivation_path.len() + wildcard;
+        if key.wildcard == Wildcard::Hardened
+            || key.derivation_path.into_iter().any(ChildNumber::is_hardened)
+        {
+            result = Err(DescriptorError::Underivable(format!(
+                "a hardened step after {} needs the private key",
+                key.xkey
+            )));
+        } else if depth > usize::from(u8::MAX) {
+            result = Err(DescriptorError::Underivable(format!(
+                "a key at depth {depth}, the limit is {}",
+                u8::MAX
+            )));
+        }
+        result.is_ok()
+    });
+    result
+}
+
+/// Why a descriptor has no scripts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DescriptorError {
+    /// It does not parse; the reason in miniscript's words.
+    Malformed(String),
+    /// It holds a private extended key.
+    PrivateKey,
+    /// A key that public derivation does not reach, and why.
+    Underivable(String),
+    /// An index from 2³¹ on.
+    IndexTooLarge(u32),
+}
+
+impl fmt::Display for DescriptorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(why) => write!(f, "descriptor does not parse: {why}"),
+            Self::PrivateKey => {
+                f.write_str("descriptor holds a private key: watching needs the public one only")
+            }
+            Self::Underivable(why) => write!(f, "descriptor cannot be derived: {why}"),
+            Self::IndexTooLarge(index) => {
+                write!(f, "index {index}, the limit is {}", NUM_INDICES - 1)
+            }
+        }
+    }
+}
+
+impl core::error::Error for DescriptorError {}
+
+#[cfg(test)]
+mod tests {
+    use bitcoin::bip32::Xpub;
+
+    use super::*;
+
+    const XPUB: &str = "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V";
+
+    fn address(script: &ScriptBuf) -> String {
+        bitcoin::Address::from_script(script, bitcoin::Network::Bitcoin).unwrap().to_string()
+    }
+
+    #[test]
+    fn bip84_test_vectors() {
+        let scripts = descriptor_scripts(&format!("wpkh({XPUB}/<0;1>/*)"), 0..=1).unwrap();
+        let found: Vec<_> = scripts.iter().map(|s| (s.path, s.index, address(&s.script))).collect();
+        let expected = [
+            (0, 0, "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu"),
+            (0, 1, "bc1qnjg0jd8228aq7egyzacy8cys3knf9xvrerkf9g"),
+            (1, 0, "bc1q8c6fshw2dlwun7ekn9qwf37cu2rn755upcp6el"),
+        ];
+        assert_eq!(found.len(), 4);
+        for (found, (path, index, address)) in found.iter().zip(expected) {
+            assert_eq!(*found, (path, Some(index), String::from(address)));
+        }
+    }
+
+    #[test]
+    fn without_a_wildcard_the_range_is_not_looked_at() {
+        let scripts = descriptor_scripts(&format!("pkh({XPUB}/0/7)"), 5..=u32::MAX).unwrap();
+        assert_eq!((scripts.len(), scripts[0].index), (1, None));
+        let ranged = descriptor_scripts(&format!("pkh({XPUB}/0/*)"), 7..=7).unwrap();
+        assert_eq!(ranged[0].script, scripts[0].script);
+        assert!(is_ranged(&format!("pkh({XPUB}/0/*)")).unwrap());
+        assert!(!is_ranged(&format!("pkh({XPUB}/0)")).unwrap());
+    }
+
+    #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "an empty range is what is tested")]
+    fn an_empty_range_has_no_scripts() {
+        assert_eq!(descriptor_scripts(&format!("tr({XPUB}/*)"), 1..=0), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn errors_not_panics() {
+        let error = |descriptor: &str, range| descriptor_scripts(descriptor, range).unwrap_err();
+        assert!(matches!(error("", 0..=0), DescriptorError::Malformed(_)));
+        assert!(matches!(error("wpkh(02)", 0..=0), DescriptorError::Malformed(_)));
+        let hardened = format!("wpkh({XPUB}/0h/*)");
+        assert!(matches!(error(&hardened, 0..=0), DescriptorError::Underivable(_)));
+        let hardened = format!("wpkh({XPUB}/*h)");
+        assert!(matches!(error(&hardened, 0..=0), DescriptorError::Underivable(_)));
+        let index = 1 << 31;
+        let ranged = format!("wpkh({XPUB}/*)");
+        assert_eq!(error(&ranged, 0..=index), DescriptorError::IndexTooLarge(index));
+        let private = "wpkh(xprv9s21ZrQH143K31xYSDQpPDxsXRTUcvj2iNHm5NUtrGiGG5e2DtALGdso3pGz6ssrdK4PFmM8NSpSBHNqPqm55Qn3LqFtT2emdEXVYsCzC2U/0)";
+        assert_eq!(error(private, 0..=0), DescriptorError::PrivateKey);
+    }
+
+    #[test]
+    fn the_deepest_key_has_no_children() {
+        let mut xpub: Xpub = XPUB.parse().unwrap();
+        xpub.depth = 255;
+        assert_eq!(descriptor_scripts(&format!("wpkh({xpub})"), 0..=0).unwrap().len(), 1);
+        for descriptor in [format!("wpkh({xpub}/*)"), format!("wpkh({xpub}/<0;1>)")] {
+            let error = descriptor_scripts(&descriptor, 0..=0).unwrap_err();
+            assert!(matches!(error, DescriptorError::Underivable(_)), "{descriptor}");
+        }
+    }
+}

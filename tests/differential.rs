@@ -1,0 +1,34 @@
+//! The library against other implementations: a slow matcher written from the text, the
+//! messages and trees of `bitcoin`, the filter of `chain-gang`.
+
+#[path = "differential/batches.rs"]
+mod batches;
+#[path = "support/corpus_files.rs"]
+#[expect(dead_code, reason = "blocks are taken by file, not by name")]
+mod corpus_files;
+#[path = "support/entry_points.rs"]
+#[expect(dead_code, reason = "outcomes are compared whole, not by index")]
+mod entry_points;
+#[path = "support/fixtures.rs"]
+mod fixtures;
+#[path = "differential/matching.rs"]
+mod matching;
+#[path = "support/mutation.rs"]
+mod mutation;
+#[path = "support/oracle.rs"]
+#[expect(dead_code, reason = "no oracle cases here, only their blocks")]
+mod oracle;
+#[path = "differential/payloads.rs"]
+mod payloads;
+#[path = "differential/peers.rs"]
+mod peers;
+#[path = "support/random_block.rs"]
+mod random_block;
+#[path = "support/random_filters.rs"]
+mod random_filters;
+#[path = "differential/raw.rs"]
+mod raw;
+#[path = "support/rng.rs"]
+mod rng;
+#[expect(dead_code, reason = "scripts on their own are the oracle's business")]
+mod slow_bip37;

@@ -1,0 +1,225 @@
+//! The house keeps its shape: imports point down, files stay short, `unsafe` stays in `simd`.
+//!
+//! Each rule is a function from a file's path and text to its violations, tried first on small
+//! texts that break it.
+
+use std::path::{Path, PathBuf};
+
+const MAX_LINES: usize = 500;
+
+/// What a top-level module of the library may use of the others.
+fn may_use(module: &str) -> Option<&'static [&'static str]> {
+    Some(match module {
+        "simd" => &[],
+        "bits" | "hash" => &["simd"],
+        "filter" => &["simd", "bits", "hash"],
+        "btc" | "eth" => &["simd", "bits", "hash", "filter"],
+        _ => return None,
+    })
+}
+
+/// The text without comments and string literals, so that prose is not taken for code.
+fn code_of(text: &str) -> String {
+    let mut code = String::new();
+    for line in text.lines() {
+        let mut in_string = false;
+        let mut characters = line.chars().peekable();
+        while let Some(c) = characters.next() {
+            match c {
+                '\\' if in_string => drop(characters.next()),
+                '"' => in_string = !in_string,
+                '/' if !in_string && characters.peek() == Some(&'/') => break,
+                _ if in_string => {}
+                _ => code.push(c),
+            }
+        }
+        code.push('\n');
+    }
+    code
+}
+
+/// The first names behind every `crate::` in `code`: one, or those of a braced list.
+fn names_after_crate(code: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for rest in code.split("crate::").skip(1) {
+        let rest = rest.trim_start();
+        let Some(list) = rest.strip_prefix('{') else {
+            names.push(identifier(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let mut at_name = true;
+        for (at, c) in list.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => at_name = true,
+                c if at_name && !c.is_whitespace() => {
+                    names.push(identifier(&list[at..]));
+                    at_name = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+fn identifier(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+/// Imports that do not point down. `path` is relative to `src`.
+fn upward_imports(path: &Path, text: &str) -> Vec<String> {
+    let module = path.components().next().expect("a file").as_os_str().to_string_lossy();
+    let module = module.trim_end_matches(".rs");
+    if module == "lib" {
+        return Vec::new();
+    }
+    let Some(allowed) = may_use(module) else {
+        return vec![format!("{}: the module {module} has no layer", path.display())];
+    };
+    let code = code_of(text);
+    let mut wrong = Vec::new();
+    for name in names_after_crate(&code) {
+        if name != module && !allowed.contains(&name.as_str()) {
+            wrong.push(format!("{}: {module} uses crate::{name}", path.display()));
+        }
+    }
+    // `super` out of the top of a module is `crate` by another name.
+    let depth = path.components().count() - usize::from(path.ends_with("mod.rs"));
+    for run in runs_of_super(&code) {
+        if run >= depth {
+            wrong.push(format!("{}: super:: out of {module}", path.display()));
+        }
+    }
+    wrong.dedup();
+    wrong
+}
+
+/// How many `super::` stand in a row, up to each of them.
+fn runs_of_super(code: &str) -> Vec<usize> {
+    let mut run = 0;
+    let count = |behind: &str| {
+        run += 1;
+        let so_far = run;
+        if !behind.is_empty() {
+            run = 0;
+        }
+        so_far
+    };
+    code.split("super::").skip(1).map(count).collect()
+}
+
+fn too_long(path: &Path, text: &str) -> Vec<String> {
+    let lines = text.lines().count();
+    let message = format!("{}: {lines} lines, the limit is {MAX_LINES}", path.display());
+    if lines < MAX_LINES { Vec::new() } else { vec![message] }
+}
+
+/// `unsafe` as a word anywhere but in `src/simd`.
+fn unsafe_outside_simd(path: &Path, text: &str) -> Vec<String> {
+    let code = code_of(text);
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let found = code.split(|c| !is_word(c)).any(|word| word == "unsafe");
+    let message = format!("{}: unsafe outside src/simd", path.display());
+    if found && !path.starts_with("src/simd") { vec![message] } else { Vec::new() }
+}
+
+/// Satellites use the public library only: nothing of its source by path.
+fn reaches_into_the_library(path: &Path, text: &str) -> Vec<String> {
+    let compact: String = text.split_whitespace().collect();
+    let reaches = (compact.contains("#[path=") || compact.contains("include!("))
+        && compact.contains("../src/");
+    let message = format!("{}: includes the library's source", path.display());
+    if reaches { vec![message] } else { Vec::new() }
+}
+
+fn rust_files(directory: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    let mut directories = vec![root.join(directory)];
+    while let Some(directory) = directories.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+        for entry in entries {
+            let path = entry.expect("a directory entry").path();
+            if path.is_dir() && !path.ends_with("target") {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).expect("UTF-8");
+                let path = path.strip_prefix(root).expect("under the root").to_path_buf();
+                files.push((path, text));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn assert_none(violations: &[String]) {
+    assert!(violations.is_empty(), "\n{}", violations.join("\n"));
+}
+
+#[test]
+fn imports_point_down() {
+    let files = rust_files("src");
+    assert!(files.len() > 10, "too few files to be the library: {}", files.len());
+    let mut wrong = Vec::new();
+    for (path, text) in &files {
+        let path = path.strip_prefix("src").expect("under src");
+        wrong.extend(upward_imports(path, text));
+    }
+    let satellites = rust_files("crates");
+    assert!(!satellites.is_empty(), "no satellite crates");
+    wrong.extend(satellites.iter().flat_map(|(path, text)| reaches_into_the_library(path, text)));
+    assert_none(&wrong);
+}
+
+#[test]
+fn upward_imports_are_found() {
+    let wrong = |path: &str, text: &str| upward_imports(Path::new(path), text).len();
+    assert_eq!(wrong("hash/murmur3.rs", "use crate::btc::script::ops;"), 1);
+    assert_eq!(wrong("simd/mod.rs", "use crate::hash::murmur3_32;"), 1);
+    assert_eq!(wrong("eth/bloom.rs", "use crate::{hash::keccak, btc::script};"), 1);
+    assert_eq!(wrong("eth/bloom.rs", "fn f() { crate::btc::f() }"), 1);
+    assert_eq!(wrong("btc/script.rs", "use crate::{\n    eth::{bloom, scan},\n    simd,\n};"), 1);
+    assert_eq!(wrong("btc/bip37/mod.rs", "use super::super::eth::bloom;"), 1);
+    assert_eq!(wrong("btc/bip37/sizing.rs", "use super::super::super::eth;"), 1);
+    assert_eq!(wrong("hash/mod.rs", "use super::btc;"), 1);
+    assert_eq!(wrong("wallet/mod.rs", ""), 1, "a module without a layer");
+
+    assert_eq!(wrong("btc/script.rs", "use crate::{hash::murmur3_32, btc::bip37, filter};"), 0);
+    assert_eq!(wrong("btc/bip37/sizing.rs", "use super::super::script::ops;"), 0);
+    assert_eq!(wrong("btc/bip37/mod.rs", "use super::script::ops;"), 0);
+    assert_eq!(wrong("hash/mod.rs", "// not crate::btc\nconst S: &str = \"crate::btc\";"), 0);
+    assert_eq!(wrong("lib.rs", "pub use crate::btc::bip37;"), 0);
+
+    let includes = "#[path = \"../../../src/btc/script.rs\"]\nmod script;";
+    assert_eq!(reaches_into_the_library(Path::new("crates/cli/src/main.rs"), includes).len(), 1);
+}
+
+#[test]
+fn files_are_short() {
+    let directories = ["src", "crates", "tests", "examples", "benches", "fuzz"];
+    let files = directories.into_iter().flat_map(rust_files);
+    let wrong: Vec<_> = files.flat_map(|(path, text)| too_long(&path, &text)).collect();
+    assert_none(&wrong);
+
+    assert_eq!(too_long(Path::new("long.rs"), &"\n".repeat(MAX_LINES)).len(), 1);
+    assert_eq!(too_long(Path::new("short.rs"), &"\n".repeat(MAX_LINES - 1)).len(), 0);
+}
+
+/// Test binaries may count allocations, which takes an `unsafe impl`: they are not the library.
+#[test]
+fn unsafe_is_in_simd_alone() {
+    let files = ["src", "crates", "examples"].into_iter().flat_map(rust_files);
+    let wrong: Vec<_> = files.flat_map(|(path, text)| unsafe_outside_simd(&path, &text)).collect();
+    assert_none(&wrong);
+
+    let text = "let x = unsafe { *p };";
+    assert_eq!(unsafe_outside_simd(Path::new("src/hash/murmur3.rs"), text).len(), 1);
+    assert_eq!(unsafe_outside_simd(Path::new("src/simd/avx2.rs"), text).len(), 0);
+    let prose = "// unsafe\nconst S: &str = \"unsafe\"; #![deny(unsafe_code)]";
+    assert_eq!(unsafe_outside_simd(Path::new("src/lib.rs"), prose).len(), 0);
+}

@@ -1,0 +1,30 @@
+//! Laws that hold for every filter, element and block.
+
+#[path = "properties/filter_laws.rs"]
+mod filter_laws;
+#[path = "properties/matching_laws.rs"]
+mod matching_laws;
+#[path = "support/oracle.rs"]
+#[expect(dead_code, reason = "no oracle cases here, only their blocks")]
+mod oracle;
+#[path = "support/random_block.rs"]
+mod random_block;
+#[path = "support/random_filters.rs"]
+#[expect(dead_code, reason = "filters come from strategies here, only elements of blocks are used")]
+mod random_filters;
+#[path = "support/rng.rs"]
+mod rng;
+#[expect(dead_code, reason = "only elements and payloads are used")]
+mod slow_bip37;
+#[path = "properties/statistics.rs"]
+mod statistics;
+
+use chainsieve::btc::bip37::BloomFilter;
+
+use crate::slow_bip37::SlowFilter;
+
+/// The library's filter with these fields.
+fn filter(data: Vec<u8>, hash_funcs: u32, tweak: u32, flags: u8) -> BloomFilter {
+    let payload = SlowFilter { data, hash_funcs, tweak, flags }.payload();
+    BloomFilter::decode(&payload).expect("within the limits")
+}

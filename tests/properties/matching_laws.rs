@@ -1,0 +1,176 @@
+//! Laws of matching.
+
+use std::rc::Rc;
+
+use chainsieve::bitcoin::Transaction;
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, MatchReason, TxMatch};
+use chainsieve::btc::script::{ScriptType, pushes};
+use chainsieve::simd::Backend;
+use proptest::prelude::*;
+
+use crate::oracle::TestBlock;
+use crate::random_block;
+use crate::random_filters::elements;
+use crate::rng::Rng;
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn random_block(rng: &mut Rng) -> Rc<TestBlock> {
+    let words: Vec<_> = [1, 20, 32, 33, 65].map(|length| rng.bytes(length)).into();
+    let transactions = 1 + rng.below(20);
+    random_block::block(rng, transactions, &words)
+}
+
+/// Sizes from one byte, where nearly everything matches by chance, to where nothing does.
+fn random_parameters(rng: &mut Rng, flags: u8) -> BloomFilter {
+    let size = *rng.pick(&[1, 3, 10, 100, 3_000, 36_000]);
+    let hash_funcs = *rng.pick(&[1, 2, 5, 11, 17, 50]);
+    crate::filter(vec![0; size], hash_funcs, rng.u32(), flags)
+}
+
+fn matches(filter: &mut BloomFilter, transactions: &[Transaction]) -> Vec<bool> {
+    transactions.iter().map(|tx| filter.match_transaction(tx).is_some()).collect()
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Whatever element of a transaction is inserted, the transaction matches.
+    #[test]
+    fn no_false_negatives(seed in any::<u64>(), flags in any::<u8>()) {
+        let mut rng = Rng::new(seed);
+        let block = random_block(&mut rng);
+        for tx in &block.block.txdata {
+            let mut one = block.block.clone();
+            one.txdata = vec![tx.clone()];
+            let one = TestBlock { raw: Vec::new(), block: one };
+            for element in elements(&mut rng, &one, 1) {
+                let mut filter = random_parameters(&mut rng, flags);
+                filter.insert(&element);
+                prop_assert!(filter.match_transaction(tx).is_some(), "element {:02x?}", element);
+            }
+        }
+    }
+
+    /// More bits match no less, and end with no fewer bits, updates included.
+    #[test]
+    fn matching_is_monotone_in_bits(seed in any::<u64>(), flags in any::<u8>()) {
+        let mut rng = Rng::new(seed);
+        let block = random_block(&mut rng);
+        let mut fewer = random_parameters(&mut rng, flags);
+        for element in elements(&mut rng, &block, 30) {
+            fewer.insert(&element);
+        }
+        let mut more = fewer.clone();
+        for element in elements(&mut rng, &block, 30) {
+            more.insert(&element);
+        }
+        for tx in &block.block.txdata {
+            let (by_fewer, by_more) = (fewer.match_transaction(tx), more.match_transaction(tx));
+            prop_assert!(by_more.is_some() || by_fewer.is_none(), "{}", tx.compute_txid());
+            let kept = fewer.data().iter().zip(more.data()).all(|(some, all)| some & all == *some);
+            prop_assert!(kept, "an update is missing after {}", tx.compute_txid());
+        }
+    }
+
+    /// Without updates nothing changes, so order does not matter and nothing is learnt.
+    #[test]
+    fn without_updates_the_filter_stays(seed in any::<u64>(), flags in any::<u8>()) {
+        let flags = if flags & 3 == 1 || flags & 3 == 2 { flags ^ flags & 3 } else { flags };
+        let mut rng = Rng::new(seed);
+        let block = random_block(&mut rng);
+        let mut filter = random_parameters(&mut rng, flags);
+        for element in elements(&mut rng, &block, 20) {
+            filter.insert(&element);
+        }
+        let before = filter.clone();
+        let forward = matches(&mut filter, &block.block.txdata);
+        let mut backwards: Vec<_> = block.block.txdata.clone();
+        backwards.reverse();
+        let mut backward = matches(&mut filter, &backwards);
+        backward.reverse();
+        prop_assert_eq!(forward, backward);
+        prop_assert_eq!(filter, before);
+    }
+
+    /// What the reasons say was inserted is all that changed, and is true of the outputs.
+    #[test]
+    fn reasons_account_for_every_update(seed in any::<u64>(), flags in any::<u8>()) {
+        let mut rng = Rng::new(seed);
+        let block = random_block(&mut rng);
+        let mut filter = random_parameters(&mut rng, flags);
+        for element in elements(&mut rng, &block, 10) {
+            filter.insert(&element);
+        }
+        for tx in &block.block.txdata {
+            let mut expected = filter.clone();
+            let Some(found) = filter.match_transaction(tx) else {
+                prop_assert_eq!(&filter, &expected);
+                continue;
+            };
+            prop_assert_eq!(found.txid, tx.compute_txid());
+            prop_assert!(!found.reasons.is_empty());
+            for outpoint in found.inserted() {
+                prop_assert_eq!(outpoint.txid, found.txid);
+                expected.insert_outpoint(&outpoint);
+            }
+            prop_assert_eq!(&filter, &expected);
+            for reason in &found.reasons {
+                if let MatchReason::Output { vout, push, inserted } = *reason {
+                    let script = tx.output[vout as usize].script_pubkey.as_bytes();
+                    let data = pushes(script).nth(push as usize).expect("the push of the reason");
+                    prop_assert!(filter.contains(data));
+                    let wanted = match flags & 3 {
+                        1 => true,
+                        2 => ScriptType::of(script) != ScriptType::Other,
+                        _ => false,
+                    };
+                    prop_assert_eq!(inserted, wanted);
+                }
+            }
+        }
+    }
+
+    /// A block at once is its transactions one by one, on any backend.
+    #[test]
+    fn a_block_is_its_transactions(seed in any::<u64>(), flags in any::<u8>()) {
+        let mut rng = Rng::new(seed);
+        let block = random_block(&mut rng);
+        let mut whole = random_parameters(&mut rng, flags);
+        for element in elements(&mut rng, &block, 20) {
+            whole.insert(&element);
+        }
+        let backends: Vec<_> = Backend::available().collect();
+        let mut single = whole.clone().with_backend(*rng.pick(&backends));
+        whole = whole.with_backend(*rng.pick(&backends));
+
+        let found = whole.match_block(&BlockElements::from_raw(&block.raw).expect("a block"));
+        let mut one_by_one = Vec::new();
+        for (index, tx) in (0..).zip(&block.block.txdata) {
+            let found = single.match_transaction(tx);
+            one_by_one.extend(found.map(|found| TxMatch { index, ..found }));
+        }
+        prop_assert_eq!(found, one_by_one);
+        prop_assert_eq!(whole, single);
+    }
+
+    /// A witness is never looked at.
+    #[test]
+    fn witnesses_do_not_matter(seed in any::<u64>(), flags in any::<u8>()) {
+        let mut rng = Rng::new(seed);
+        let block = random_block(&mut rng);
+        let mut filter = random_parameters(&mut rng, flags);
+        for element in elements(&mut rng, &block, 30) {
+            filter.insert(&element);
+        }
+        let mut stripped = block.block.txdata.clone();
+        for input in stripped.iter_mut().flat_map(|tx| &mut tx.input) {
+            input.witness.clear();
+        }
+        let mut same = filter.clone();
+        prop_assert_eq!(matches(&mut filter, &block.block.txdata), matches(&mut same, &stripped));
+        prop_assert_eq!(filter, same);
+    }
+}

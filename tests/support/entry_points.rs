@@ -1,0 +1,109 @@
+//! Every way the library has to match a block, under one signature.
+
+use chainsieve::bitcoin::{Transaction, consensus};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, MatchReason, TxMatch};
+use chainsieve::simd::Backend;
+
+use crate::oracle::TestBlock;
+use crate::slow_bip37::{Reason, SlowFilter};
+
+/// What matching gave: index and reasons of each match, and the filter's payload afterwards.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) matches: Vec<(usize, Vec<Reason>)>,
+    pub(crate) filter_after: Vec<u8>,
+}
+
+impl Outcome {
+    pub(crate) fn indices(&self) -> Vec<usize> {
+        self.matches.iter().map(|(index, _)| *index).collect()
+    }
+}
+
+pub(crate) fn slow(filterload: &[u8], block: &TestBlock) -> Outcome {
+    let mut filter = SlowFilter::from_payload(filterload);
+    let matches = filter.match_block(&block.block);
+    Outcome { matches, filter_after: filter.payload() }
+}
+
+/// The library's answers, each with the name of entry point and backend.
+pub(crate) fn library(filterload: &[u8], block: &TestBlock) -> Vec<(String, Outcome)> {
+    let (filter, rest) = BloomFilter::decode_any_size(filterload).expect("a valid payload");
+    assert!(rest.is_empty(), "a whole payload");
+    let from_raw = BlockElements::from_raw(&block.raw).expect("a valid block");
+    let from_block = BlockElements::from_block(&block.block);
+
+    let mut outcomes = Vec::new();
+    for backend in Backend::available() {
+        let filter = || filter.clone().with_backend(backend);
+        let mut add = |entry_point: &str, outcome| {
+            outcomes.push((format!("{entry_point} on {}", backend.name()), outcome));
+        };
+        add("match_block of raw bytes", whole_block(filter(), &from_raw));
+        add("match_transaction", tx_by_tx(filter(), block));
+        if backend == Backend::best() {
+            add("match_block of a Block", whole_block(filter(), &from_block));
+            add("match_elements of raw transactions", raw_tx_by_tx(filter(), block));
+        }
+    }
+    assert_eq!(filter.backend(), Backend::best(), "the default backend");
+    outcomes
+}
+
+fn whole_block(mut filter: BloomFilter, block: &BlockElements) -> Outcome {
+    let matches = filter.match_block(block);
+    let matches = matches.iter().map(|found| {
+        let index = usize::try_from(found.index).expect("an index");
+        assert_eq!(found.txid, block.txids()[index], "txid of a match");
+        (index, reasons(found))
+    });
+    let matches = matches.collect();
+    Outcome { matches, filter_after: filter.encode() }
+}
+
+fn tx_by_tx(filter: BloomFilter, block: &TestBlock) -> Outcome {
+    one_by_one(filter, block, BloomFilter::match_transaction)
+}
+
+fn raw_tx_by_tx(filter: BloomFilter, block: &TestBlock) -> Outcome {
+    one_by_one(filter, block, |filter, tx| {
+        let raw = consensus::serialize(tx);
+        let elements = Elements::from_raw_transaction(&raw).expect("a valid transaction");
+        let mut matches = filter.match_elements(&elements);
+        assert!(matches.len() <= 1, "one transaction matches once");
+        matches.pop()
+    })
+}
+
+fn one_by_one(
+    mut filter: BloomFilter,
+    block: &TestBlock,
+    matching: impl Fn(&mut BloomFilter, &Transaction) -> Option<TxMatch>,
+) -> Outcome {
+    let mut matches = Vec::new();
+    for (index, tx) in block.block.txdata.iter().enumerate() {
+        if let Some(found) = matching(&mut filter, tx) {
+            assert_eq!((found.index, found.txid), (0, tx.compute_txid()), "a match on its own");
+            matches.push((index, reasons(&found)));
+        }
+    }
+    Outcome { matches, filter_after: filter.encode() }
+}
+
+/// The library's reasons in the words of the slow matcher.
+pub(crate) fn reasons(found: &TxMatch) -> Vec<Reason> {
+    let at = |n: u32| usize::try_from(n).expect("an index");
+    let reason = |reason: &MatchReason| match *reason {
+        MatchReason::Everything => Reason::EmptyFilter,
+        MatchReason::Txid => Reason::Txid,
+        MatchReason::Output { vout, push, inserted } => {
+            Reason::Output { output: at(vout), push: at(push), inserted }
+        }
+        MatchReason::Spent { vin } => Reason::Outpoint { input: at(vin) },
+        MatchReason::InputData { vin, push } => {
+            Reason::ScriptSig { input: at(vin), push: at(push) }
+        }
+        ref other => panic!("a reason that the slow matcher does not know: {other:?}"),
+    };
+    found.reasons.iter().map(reason).collect()
+}
