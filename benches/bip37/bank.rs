@@ -70,6 +70,7 @@ fn large(report: &mut Report, height: u32) {
     let block: Block = deserialize(&raw).expect("a block of the corpus");
     let elements = BlockElements::from_raw(&raw).expect("a block of the corpus");
     let extracted = Extracted::new(&block);
+    println!("# block {height}: {} elements", extracted.num_elements());
     let mut random = Random(17);
     let mut theirs: Vec<PlainFilter> =
         (0..num_filters).map(|_| half_full(17, &mut random).1).collect();

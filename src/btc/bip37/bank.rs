@@ -88,7 +88,7 @@ impl From<PayloadError> for BankError {
 /// let mut bank = FilterBank::new();
 /// let mut wallet = BloomFilter::new(10, 1e-4, 5, UpdateMode::All).unwrap();
 /// bank.load_payload("alice", &wallet.encode())?;
-/// bank.add("alice", transaction.compute_txid().as_ref())?;
+/// bank.add(&"alice", transaction.compute_txid().as_ref())?;
 /// bank.load("bob", wallet)?;
 /// bank.clear("carol"); // wants everything
 ///
@@ -194,11 +194,11 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     ///
     /// # Errors
     /// More than 520 bytes, or a peer without a filter.
-    pub fn add(&mut self, id: Id, data: &[u8]) -> Result<(), BankError> {
+    pub fn add(&mut self, id: &Id, data: &[u8]) -> Result<(), BankError> {
         if data.len() > MAX_FILTERADD_SIZE {
             return Err(PayloadError::DataTooLarge(data.len()).into());
         }
-        let &number = self.numbers.get(&id).ok_or(BankError::NoFilter)?;
+        let &number = self.numbers.get(id).ok_or(BankError::NoFilter)?;
         self.shards[number / SHARD].insert(self.backend, number % SHARD, data);
         Ok(())
     }
@@ -207,7 +207,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     ///
     /// # Errors
     /// As [`add`](Self::add), or a payload that can't be read.
-    pub fn add_payload(&mut self, id: Id, payload: &[u8]) -> Result<(), BankError> {
+    pub fn add_payload(&mut self, id: &Id, payload: &[u8]) -> Result<(), BankError> {
         let (data, _) = AddedData::decode_prefix(payload)?;
         self.add(id, data.as_bytes())
     }
@@ -403,7 +403,7 @@ mod tests {
         deserialize(&hex::decode(block).unwrap()).unwrap()
     }
 
-    /// SplitMix64.
+    /// `SplitMix64`.
     struct Random(u64);
 
     impl Random {
@@ -525,10 +525,10 @@ mod tests {
                         5 | 6 => {
                             let data = random.element(&transactions);
                             let added = if random.below(2) == 0 {
-                                bank.add(id, &data)
+                                bank.add(&id, &data)
                             } else {
                                 let payload = AddedData::new(data.clone()).unwrap().encode();
-                                bank.add_payload(id, &[payload, vec![7; 3]].concat())
+                                bank.add_payload(&id, &[payload, vec![7; 3]].concat())
                             };
                             match peers.get_mut(&id).and_then(Option::as_mut) {
                                 Some(filter) => {
@@ -698,22 +698,22 @@ mod tests {
         assert_eq!(bank.get(&"a"), before);
         assert_eq!(bank.get(&"b"), None);
 
-        bank.add("a", &[]).unwrap();
-        bank.add("a", &[3; 520]).unwrap();
-        let too_large = Err(BankError::Payload(PayloadError::DataTooLarge(521)));
-        assert_eq!(bank.add("a", &[3; 521]), too_large);
-        assert_eq!(bank.add("b", &[3; 521]), too_large);
-        assert!(too_large.unwrap_err().is_misbehavior());
-        assert_eq!(bank.add("b", &[]), Err(BankError::NoFilter));
+        bank.add(&"a", &[]).unwrap();
+        bank.add(&"a", &[3; 520]).unwrap();
+        let too_large = BankError::Payload(PayloadError::DataTooLarge(521));
+        assert_eq!(bank.add(&"a", &[3; 521]), Err(too_large));
+        assert_eq!(bank.add(&"b", &[3; 521]), Err(too_large));
+        assert!(too_large.is_misbehavior());
+        assert_eq!(bank.add(&"b", &[]), Err(BankError::NoFilter));
         assert!(BankError::NoFilter.is_misbehavior());
 
         // What Core cannot read it ignores.
         let truncated = bank.load_payload("a", &[3, 1, 1]).unwrap_err();
         assert!(!truncated.is_misbehavior());
-        assert!(!bank.add_payload("a", &[0xfd, 1, 0, 9]).unwrap_err().is_misbehavior());
+        assert!(!bank.add_payload(&"a", &[0xfd, 1, 0, 9]).unwrap_err().is_misbehavior());
 
         bank.clear("a");
-        assert_eq!(bank.add("a", &[1]), Err(BankError::NoFilter));
+        assert_eq!(bank.add(&"a", &[1]), Err(BankError::NoFilter));
         assert!(bank.is_empty() && bank.relays_everything(&"a") && bank.get(&"a").is_none());
         bank.load("a", with(1, 1)).unwrap();
         assert!(!bank.relays_everything(&"a") && bank.len() == 1);

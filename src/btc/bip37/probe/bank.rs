@@ -5,6 +5,11 @@
 //! still in, half of them if they are half full, are moved together, the next hash function
 //! follows, and so on until none is left or no hash function.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "lanes and filters of a shard are counted in 32 bits"
+)]
+
 use alloc::vec::Vec;
 use core::array;
 
@@ -246,13 +251,16 @@ impl Shard {
 /// A parameter of filters moved together, with room behind for lanes that are not in use.
 type Row = [u32; SHARD + TOGETHER * 16];
 
+/// Seed, magic, shift, bits, base and tag.
+const ROWS: usize = 6;
+
 /// Of the filters that are still in: what [`Group`] has of them, in the same order.
 #[derive(Debug, Clone)]
-pub(in crate::btc::bip37) struct Rows([Row; 6]);
+pub(in crate::btc::bip37) struct Rows(Vec<Row>);
 
 impl Default for Rows {
     fn default() -> Self {
-        Self([[0; SHARD + TOGETHER * 16]; 6])
+        Self(alloc::vec![[0; SHARD + TOGETHER * 16]; ROWS])
     }
 }
 
@@ -286,7 +294,8 @@ impl Kernel for Probe<'_> {
                     }
                     let first = is_set(params.reduction.bit(finalize(one ^ tail, length)));
                     let second = is_set(params.reduction.bit(finalize(two ^ tail, length)));
-                    if !(first & (second | (i + 1 == params.hash_funcs))) {
+                    let set = [first, second || i + 1 == params.hash_funcs];
+                    if set != [true; 2] {
                         return false;
                     }
                     i += 2;
@@ -306,7 +315,8 @@ impl Kernel for Probe<'_> {
         if shard.arena.len() <= PADDING {
             return;
         }
-        let mut rounds = Rounds { lanes, arena: &shard.arena, rows: &mut rows.0, alive: 0, hits };
+        let rows = rows.0.first_chunk_mut().expect("as many as were made");
+        let mut rounds = Rounds { lanes, arena: &shard.arena, rows, alive: 0, hits };
         for (blocks, tail, length) in elements.iter() {
             let element = Element { blocks, tail: lanes.splat(tail), length: lanes.splat(length) };
             let (together, rest) = shard.groups.as_chunks::<TOGETHER>();
@@ -340,7 +350,7 @@ struct Filters<V> {
 struct Rounds<'a, L: Lanes> {
     lanes: L,
     arena: &'a [u8],
-    rows: &'a mut [Row; 6],
+    rows: &'a mut [Row; ROWS],
     alive: usize,
     hits: &'a mut [u16; GROUPS],
 }
@@ -388,7 +398,6 @@ impl<L: Lanes> Rounds<'_, L> {
     /// Hash functions `i` to `i + F - 1`, on the filters that are still in.
     #[inline(always)]
     fn round<const N: usize, const F: usize>(&mut self, element: Element<'_, L::V>, i: u32) {
-        let lanes = self.lanes;
         let mut still = 0;
         for at in (0..self.alive).step_by(16 * N) {
             let (filters, tag) = self.read(at);
@@ -476,7 +485,7 @@ impl<L: Lanes> Rounds<'_, L> {
         self.lanes.compress(mask, value, to);
     }
 
-    /// The filters that have the bits of hash functions `i` to `i + F - 1` set, as far as they have
+    /// The filters that have the bits of hash functions `first` to `first + F - 1` set, as far as they have
     /// so many.
     #[inline(always)]
     fn probe<const N: usize, const F: usize>(
@@ -484,14 +493,14 @@ impl<L: Lanes> Rounds<'_, L> {
         element: Element<'_, L::V>,
         filters: &[Filters<L::V>; N],
         tags: &[L::V; N],
-        i: u32,
+        first: u32,
     ) -> [u16; N] {
         let lanes = self.lanes;
         let mut hashes = [[lanes.splat(0); F]; N];
         for n in 0..N {
-            for f in 0..F {
-                let step = (i + f as u32).wrapping_mul(SEED_STEP);
-                hashes[n][f] = lanes.add(filters[n].seed, lanes.splat(step));
+            for (hash, i) in hashes[n].iter_mut().zip(first..) {
+                let step = lanes.splat(i.wrapping_mul(SEED_STEP));
+                *hash = lanes.add(filters[n].seed, step);
             }
         }
         for &block in element.blocks {
@@ -502,13 +511,11 @@ impl<L: Lanes> Rounds<'_, L> {
         }
         let mut masks = [u16::MAX; N];
         for n in 0..N {
-            for f in 0..F {
-                let hash = lanes.finalize(hashes[n][f], element.tail, element.length);
-                let mut set = self.test(filters[n], lanes.reduce(hash, filters[n].reduction));
-                if f > 0 {
-                    set |= self.at_most(tags[n], i + f as u32);
-                }
-                masks[n] &= set;
+            for (hash, i) in hashes[n].into_iter().zip(first..) {
+                let hash = lanes.finalize(hash, element.tail, element.length);
+                let set = self.test(filters[n], lanes.reduce(hash, filters[n].reduction));
+                // Everyone here has a hash function `first`.
+                masks[n] &= if i == first { set } else { set | self.at_most(tags[n], i) };
             }
         }
         masks
