@@ -384,7 +384,7 @@ mod tests {
     use bitcoin::hashes::Hash as _;
     use bitcoin::{Block, Transaction};
 
-    use super::{BankError, FilterBank};
+    use super::{BankError, FilterBank, Mixed, Rows};
     use crate::btc::bip37::bit_array::BitArray;
     use crate::btc::bip37::{
         AddedData, BlockElements, BloomFilter, Elements, MatchReason, PayloadError, TxMatch,
@@ -586,6 +586,26 @@ mod tests {
                     assert_eq!(bank.match_transaction(transaction), expected, "{backend:?}");
                 }
                 assert_equal(&bank, &peers);
+            }
+        }
+    }
+
+    /// Too many hits would not show in the results, only in the time they take.
+    #[test]
+    fn every_backend_hits_the_same_filters() {
+        let block = block(255_018);
+        let mut random = Random(6);
+        let mut bank = FilterBank::new();
+        for id in 0..1_000 {
+            bank.load(id, random.filter(&block.txdata)).unwrap();
+        }
+        let mut rows = Rows::default();
+        for transaction in &block.txdata {
+            let mixed = Mixed::new(&Elements::from_transaction(transaction));
+            let expected = bank.shards[0].probe(Backend::SCALAR, &mixed, &mut rows);
+            for backend in Backend::available() {
+                let hits = bank.shards[0].probe(backend, &mixed, &mut rows);
+                assert_eq!(hits, expected, "{backend:?}");
             }
         }
     }
