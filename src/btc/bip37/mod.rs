@@ -1,6 +1,8 @@
 //! BIP37: Bloom filters that a wallet loads on a node, and merkle blocks that the node answers.
 
 mod bank;
+#[cfg(test)]
+mod bank_tests;
 mod bit_array;
 mod bloom_filter;
 mod elements;

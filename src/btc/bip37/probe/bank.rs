@@ -13,10 +13,10 @@
 use alloc::vec::Vec;
 use core::array;
 
+use super::mixed::Mixed;
 use super::{Broadcast, MurmurLanes, Params, SEED_STEP, element, first_lanes};
-use crate::btc::bip37::Elements;
 use crate::btc::bip37::bit_array::Reduction;
-use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
+use crate::hash::murmur3::{absorb, finalize};
 use crate::simd::{Backend, Kernel, Lanes};
 
 /// How many filters share an arena: 37 MB of them at most, 36,000 bytes each. More make the last
@@ -32,52 +32,6 @@ const FEW_TOGETHER: usize = 2;
 const GROUPS: usize = SHARD / 16;
 /// Behind the last filter, so that four bytes can be loaded at any byte.
 const PADDING: usize = 3;
-
-/// Elements whose blocks are mixed.
-#[derive(Debug, Default)]
-pub(in crate::btc::bip37) struct Mixed {
-    blocks: Vec<u32>,
-    ends: Vec<End>,
-}
-
-/// Where the blocks of an element end, and what comes behind them.
-#[derive(Debug, Clone, Copy)]
-struct End {
-    blocks: usize,
-    tail: u32,
-    length: u32,
-}
-
-impl Mixed {
-    pub(in crate::btc::bip37) fn new(elements: &Elements) -> Self {
-        let mut mixed = Self::default();
-        for class in elements.classes() {
-            for number in class.start()..class.end() {
-                class.with_bytes(number, |bytes| mixed.push(bytes));
-            }
-        }
-        elements.long().for_each(|(_, bytes)| mixed.push(bytes));
-        mixed
-    }
-
-    fn push(&mut self, element: &[u8]) {
-        let (words, tail) = element.as_chunks::<4>();
-        self.blocks.extend(words.iter().map(|word| mix_block(u32::from_le_bytes(*word))));
-        let blocks = self.blocks.len();
-        self.ends.push(End { blocks, tail: mix_tail(tail), length: length(element) });
-    }
-
-    /// Blocks, tail and length of each element.
-    #[inline(always)]
-    fn iter(&self) -> impl Iterator<Item = (&[u32], u32, u32)> {
-        let mut start = 0;
-        self.ends.iter().map(move |end| {
-            let blocks = &self.blocks[start..end.blocks];
-            start = end.blocks;
-            (blocks, end.tail, end.length)
-        })
-    }
-}
 
 /// Up to [`SHARD`] filters, numbered without gaps.
 #[derive(Debug, Clone, Default)]

@@ -7,6 +7,7 @@
 pub(super) mod bank;
 pub(super) mod batch;
 pub(super) mod element;
+pub(super) mod mixed;
 pub(super) mod tiles;
 
 use super::bit_array::Reduction;

@@ -1,0 +1,365 @@
+//! The bank against each filter alone.
+
+use std::collections::BTreeMap;
+
+use bitcoin::consensus::{deserialize, serialize};
+use bitcoin::hashes::Hash as _;
+use bitcoin::{Block, Transaction};
+
+use super::bit_array::BitArray;
+use super::probe::bank::Rows;
+use super::probe::mixed::Mixed;
+use super::{
+    AddedData, BlockElements, BloomFilter, Elements, MatchReason, PayloadError, TxMatch, UpdateMode,
+};
+use super::{BankError, FilterBank};
+use crate::simd::Backend;
+
+fn block(height: u32) -> Block {
+    let file = match height {
+        255_018 => include_str!("../../../fixtures/bitcoin/blocks/mainnet_255018.json"),
+        150_013 => include_str!("../../../fixtures/bitcoin/blocks/mainnet_150013.json"),
+        _ => unreachable!("not among the fixtures"),
+    };
+    let (_, block) = file.split_once("\"block\": \"").unwrap();
+    let (block, _) = block.split_once('"').unwrap();
+    deserialize(&hex::decode(block).unwrap()).unwrap()
+}
+
+/// `SplitMix64`.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((mixed ^ mixed >> 31) >> 32).unwrap()
+    }
+
+    fn below(&mut self, limit: u32) -> u32 {
+        self.next() % limit
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(u32::try_from(from.len()).unwrap()) as usize]
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next().to_le_bytes()[3]).collect()
+    }
+
+    /// Any filter that a peer may load, useless ones included, with something of the
+    /// transactions in half of them.
+    fn filter(&mut self, transactions: &[Transaction]) -> BloomFilter {
+        let size = *self.pick(&[0, 1, 1, 2, 3, 4, 5, 7, 64, 100, 333, 2_396, 2_396, 36_000]);
+        let hash_funcs = match self.below(4) {
+            0 => self.below(5),
+            1 => 50,
+            _ => self.below(51),
+        };
+        let any = self.next();
+        let tweak = *self.pick(&[0, 1, u32::MAX, any]);
+        let flags = *self.pick(&[0, 1, 1, 1, 2, 3, 0x81]);
+        let data = match self.below(8) {
+            0 => vec![0xff; size],
+            // Half full, a quarter, an eighth.
+            1 => self.bytes(size),
+            2 => (0..size).map(|_| self.bytes(2).iter().fold(!0, |a, b| a & b)).collect(),
+            3 => (0..size).map(|_| self.bytes(3).iter().fold(!0, |a, b| a & b)).collect(),
+            _ => vec![0; size],
+        };
+        let bits = BitArray::from_bytes(data).unwrap();
+        let mut filter = BloomFilter::from_bits(bits, hash_funcs, tweak, flags);
+        for _ in 0..self.below(4) {
+            filter.insert(&self.element(transactions));
+        }
+        filter
+    }
+
+    /// Something that a filter may look for in the transactions.
+    fn element(&mut self, transactions: &[Transaction]) -> Vec<u8> {
+        let transaction = self.pick(transactions);
+        match self.below(4) {
+            0 => transaction.compute_txid().to_byte_array().to_vec(),
+            1 => serialize(&self.pick(&transaction.input).previous_output),
+            _ => {
+                let script = &self.pick(&transaction.output).script_pubkey;
+                let mut pushes = crate::btc::script::pushes(script.as_bytes());
+                pushes.next().unwrap_or_default().to_vec()
+            }
+        }
+    }
+}
+
+/// Each peer's filter alone; `None` for a peer that gets everything.
+type Alone = BTreeMap<u32, Option<BloomFilter>>;
+
+fn alone(peers: &mut Alone, transaction: &Transaction) -> Vec<(u32, TxMatch)> {
+    let everything = TxMatch {
+        index: 0,
+        txid: transaction.compute_txid(),
+        reasons: vec![MatchReason::Everything],
+    };
+    let matches = peers.iter_mut().filter_map(|(&id, filter)| match filter {
+        Some(filter) => Some((id, filter.match_transaction(transaction)?)),
+        None => Some((id, everything.clone())),
+    });
+    matches.collect()
+}
+
+fn assert_equal(bank: &FilterBank<u32>, peers: &Alone) {
+    let filters = peers.iter().filter(|(_, filter)| filter.is_some()).map(|(id, _)| id);
+    assert!(bank.ids().eq(filters));
+    let cleared = peers.iter().filter(|(_, filter)| filter.is_none()).map(|(id, _)| id);
+    assert!(bank.cleared_ids().eq(cleared));
+    assert_eq!(bank.len(), bank.ids().count());
+    for (id, filter) in peers {
+        assert_eq!(&bank.get(id), filter);
+        assert_eq!(bank.relays_everything(id), filter.is_none());
+    }
+}
+
+#[test]
+fn as_if_each_filter_were_alone() {
+    let blocks = [block(255_018), block(150_013)];
+    let transactions: Vec<_> =
+        blocks.iter().flat_map(|block| block.txdata.iter().cloned()).collect();
+    for backend in Backend::available() {
+        let mut random = Random(5);
+        let mut bank = FilterBank::new().with_backend(backend);
+        let mut peers = Alone::new();
+        let (mut matched, mut grown) = (0, 0);
+        for (round, transaction) in transactions.iter().enumerate() {
+            for _ in 0..random.below(12) {
+                let id = random.below(if round < 150 { 600 } else { 40 });
+                match random.below(10) {
+                    0..5 => {
+                        let filter = random.filter(&transactions);
+                        if random.below(2) == 0 {
+                            bank.load(id, filter.clone()).unwrap();
+                        } else {
+                            // Core ignores what stands behind the message.
+                            let payload = [filter.encode(), vec![7; 3]].concat();
+                            bank.load_payload(id, &payload).unwrap();
+                        }
+                        peers.insert(id, Some(filter));
+                    }
+                    5 | 6 => {
+                        let data = random.element(&transactions);
+                        let added = if random.below(2) == 0 {
+                            bank.add(&id, &data)
+                        } else {
+                            let payload = AddedData::new(data.clone()).unwrap().encode();
+                            bank.add_payload(&id, &[payload, vec![7; 3]].concat())
+                        };
+                        match peers.get_mut(&id).and_then(Option::as_mut) {
+                            Some(filter) => {
+                                added.unwrap();
+                                filter.insert(&data);
+                            }
+                            None => assert_eq!(added, Err(BankError::NoFilter)),
+                        }
+                    }
+                    7 => {
+                        bank.clear(id);
+                        peers.insert(id, None);
+                    }
+                    _ => assert_eq!(bank.remove(&id), peers.remove(&id).is_some()),
+                }
+            }
+            if round > 250 {
+                // Down to none.
+                for id in 0..600 {
+                    if random.below(20) == 0 {
+                        assert_eq!(bank.remove(&id), peers.remove(&id).is_some());
+                    }
+                }
+            }
+            let before: u64 = peers.values().flatten().map(BloomFilter::bits_set).sum();
+            let expected = alone(&mut peers, transaction);
+            assert_eq!(bank.match_transaction(transaction), expected, "{backend:?}");
+            let after: u64 = peers.values().flatten().map(BloomFilter::bits_set).sum();
+            matched += expected.len();
+            grown += usize::from(after > before);
+            assert_equal(&bank, &peers);
+        }
+        // The test sees what it is about.
+        assert!(matched > 1_000 && grown > 20, "{matched} matches, {grown} with insertions");
+    }
+}
+
+#[test]
+fn every_number_of_filters() {
+    let block = block(255_018);
+    let mut random = Random(5);
+    let filters: Vec<_> = (0..1_100).map(|_| random.filter(&block.txdata)).collect();
+    for backend in Backend::available() {
+        for count in [0, 1, 15, 16, 17, 63, 64, 65, 1_000, 1_023, 1_024, 1_025, 1_100] {
+            let mut bank = FilterBank::new().with_backend(backend);
+            let mut peers = Alone::new();
+            // Loaded in an order that is not that of the ids.
+            for i in 0..count {
+                let id = i * 7_919 % 1_109;
+                bank.load(id, filters[i as usize].clone()).unwrap();
+                peers.insert(id, Some(filters[i as usize].clone()));
+            }
+            for transaction in &block.txdata[..5] {
+                let expected = alone(&mut peers, transaction);
+                assert_eq!(bank.match_transaction(transaction), expected, "{backend:?}");
+            }
+            assert_equal(&bank, &peers);
+        }
+    }
+}
+
+/// Too many hits would not show in the results, only in the time they take.
+#[test]
+fn every_backend_hits_the_same_filters() {
+    let block = block(255_018);
+    let mut random = Random(6);
+    let mut bank = FilterBank::new();
+    for id in 0..1_000 {
+        bank.load(id, random.filter(&block.txdata)).unwrap();
+    }
+    let mut rows = Rows::default();
+    for transaction in &block.txdata {
+        let mixed = Mixed::new(&Elements::from_transaction(transaction));
+        let expected = bank.shards[0].probe(Backend::SCALAR, &mixed, &mut rows);
+        for backend in Backend::available() {
+            let hits = bank.shards[0].probe(backend, &mixed, &mut rows);
+            assert_eq!(hits, expected, "{backend:?}");
+        }
+    }
+}
+
+#[test]
+fn blocks_and_several_transactions() {
+    for block in [block(255_018), block(150_013)] {
+        let mut short = block.clone();
+        short.txdata.truncate(12);
+        for block in [short, block] {
+            let elements = BlockElements::from_block(&block);
+            for backend in Backend::available() {
+                let mut random = Random(5);
+                let mut bank = FilterBank::new().with_backend(backend);
+                let mut peers = Alone::new();
+                for id in 0..100 {
+                    let filter = random.filter(&block.txdata);
+                    bank.load(id, filter.clone()).unwrap();
+                    peers.insert(id, Some(filter));
+                }
+                let mut one_by_one = bank.clone();
+                let mut relayed = bank.clone();
+                relayed.clear(1_000);
+                relayed.clear(50);
+                bank.clear(1_000);
+
+                let expected: Vec<_> = peers
+                    .iter_mut()
+                    .filter_map(|(&id, filter)| {
+                        let matches = filter.as_mut().unwrap().match_block(&elements);
+                        (!matches.is_empty()).then_some((id, matches))
+                    })
+                    .collect();
+                assert_eq!(bank.match_block(&elements), expected);
+                peers.insert(1_000, None);
+                assert_equal(&bank, &peers);
+
+                // One peer after the other.
+                for (id, filter) in &peers {
+                    let matches = one_by_one.match_block_for(id, &elements);
+                    assert_eq!(matches.is_some(), filter.is_some());
+                    let expected = expected.iter().find(|(other, _)| other == id);
+                    let expected = expected.map(|(_, matches)| matches.clone());
+                    assert_eq!(matches.unwrap_or_default(), expected.unwrap_or_default());
+                }
+                one_by_one.clear(1_000);
+                assert_equal(&one_by_one, &peers);
+
+                // Relayed, with those that get everything.
+                let found = relayed.match_elements(elements.elements());
+                let everything = found.iter().filter(|(id, _)| [50, 1_000].contains(id));
+                for (_, matches) in everything.clone() {
+                    assert_eq!(matches.len(), block.txdata.len());
+                    assert!(matches.iter().all(|found| found.reasons == [MatchReason::Everything]));
+                }
+                assert_eq!(everything.count(), 2);
+                let others = found.iter().filter(|(id, _)| ![50, 1_000].contains(id));
+                assert!(others.eq(expected.iter().filter(|(id, _)| *id != 50)));
+                assert!(found.is_sorted_by_key(|(id, _)| *id));
+            }
+        }
+    }
+}
+
+/// Elements of every length, also those that no class has.
+#[test]
+fn every_length_of_an_element() {
+    let mut template = block(255_018).txdata[1].clone();
+    template.output.truncate(1);
+    for backend in Backend::available() {
+        let mut random = Random(5);
+        for length in (1..80).chain([127, 128, 131, 132, 133, 519, 520, 521, 3_000]) {
+            let data = random.bytes(length);
+            let push: &bitcoin::script::PushBytes = data.as_slice().try_into().unwrap();
+            template.output[0].script_pubkey =
+                bitcoin::ScriptBuf::builder().push_slice(push).into_script();
+            let mut bank = FilterBank::new().with_backend(backend);
+            for id in 0..40 {
+                let mut filter = BloomFilter::new(20, 1e-6, id, UpdateMode::All).unwrap();
+                if id % 3 == 0 {
+                    filter.insert(&data);
+                }
+                bank.load(id, filter).unwrap();
+            }
+            let found = bank.match_elements(&Elements::from_transaction(&template));
+            assert!(found.iter().map(|(id, _)| *id).eq((0..40).step_by(3)), "{length} bytes");
+        }
+    }
+}
+
+#[test]
+fn limits_and_errors() {
+    let with = |bytes: usize, hash_funcs| {
+        BloomFilter::from_bits(BitArray::from_bytes(vec![1; bytes]).unwrap(), hash_funcs, 0, 0)
+    };
+    let mut bank = FilterBank::new();
+    bank.load("a", with(36_000, 50)).unwrap();
+    let before = bank.get(&"a");
+    let refused = [
+        (with(36_001, 50), PayloadError::FilterTooLarge(36_001)),
+        (with(36_000, 51), PayloadError::TooManyHashFuncs(51)),
+    ];
+    for (filter, error) in refused {
+        assert_eq!(bank.load("a", filter.clone()), Err(BankError::Payload(error)));
+        assert_eq!(bank.load_payload("b", &filter.encode()), Err(BankError::Payload(error)));
+        assert!(BankError::from(error).is_misbehavior());
+    }
+    assert_eq!(bank.get(&"a"), before);
+    assert_eq!(bank.get(&"b"), None);
+
+    bank.add(&"a", &[]).unwrap();
+    bank.add(&"a", &[3; 520]).unwrap();
+    let too_large = BankError::Payload(PayloadError::DataTooLarge(521));
+    assert_eq!(bank.add(&"a", &[3; 521]), Err(too_large));
+    assert_eq!(bank.add(&"b", &[3; 521]), Err(too_large));
+    assert!(too_large.is_misbehavior());
+    assert_eq!(bank.add(&"b", &[]), Err(BankError::NoFilter));
+    assert!(BankError::NoFilter.is_misbehavior());
+
+    // What Core cannot read it ignores.
+    let truncated = bank.load_payload("a", &[3, 1, 1]).unwrap_err();
+    assert!(!truncated.is_misbehavior());
+    assert!(!bank.add_payload(&"a", &[0xfd, 1, 0, 9]).unwrap_err().is_misbehavior());
+
+    bank.clear("a");
+    assert_eq!(bank.add(&"a", &[1]), Err(BankError::NoFilter));
+    assert!(bank.is_empty() && bank.relays_everything(&"a") && bank.get(&"a").is_none());
+    bank.load("a", with(1, 1)).unwrap();
+    assert!(!bank.relays_everything(&"a") && bank.len() == 1);
+    assert!(bank.remove(&"a") && !bank.remove(&"a"));
+    bank.clear("c");
+    assert!(bank.remove(&"c") && !bank.relays_everything(&"c"));
+    assert_eq!(format!("{bank:?}"), "{}");
+}
