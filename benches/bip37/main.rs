@@ -8,6 +8,7 @@ mod timer;
 
 mod block;
 mod element;
+mod merkle;
 mod plain;
 
 fn main() {
@@ -17,6 +18,9 @@ fn main() {
     }
     if report.wants("block") {
         block::run(&mut report);
+    }
+    if report.wants("merkle") {
+        merkle::run(&mut report);
     }
     report.finish();
 }
