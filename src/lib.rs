@@ -1,4 +1,27 @@
 //! Filters for light clients, and what an answer proves.
+//!
+//! A Bloom filter may say "maybe" wrongly, never "no" wrongly. Where a block header commits to
+//! the filter, a "no" is a proof; elsewhere an answer is worth what comes with it. chainsieve
+//! matches filters bit for bit as consensus code does, turns the answer of a node that nobody
+//! trusts into a verdict, and grades the verdict by its evidence.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks, their proof; the wallet's side and the node's |
+//! | [`btc::script`] | data pushes and output types as Bitcoin Core reads them |
+//! | [`btc::proof_of_work`] | a header's work against its own target and the network's limit |
+//! | `btc::descriptors` | the scripts of output descriptors (feature `descriptors`) |
+//! | [`hash`] | the hash functions behind the filters |
+//! | [`simd`] | the instructions that matching runs on, chosen at run time |
+//!
+//! # Features
+//! - `std` (default): SIMD is chosen at run time, and the messages of `bitcoin::p2p` convert.
+//!   Without it the crate is `no_std` with `alloc`.
+//! - `btc` (default): everything under [`btc`].
+//! - `descriptors`: scripts of output descriptors, through `miniscript`.
+//!
+//! Types of `bitcoin` 0.32 are taken and returned as they are; it is re-exported as [`bitcoin`],
+//! and the `secp256k1` that goes with it as [`secp256k1`].
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
@@ -13,3 +36,8 @@ pub mod simd;
 pub use bitcoin;
 #[cfg(feature = "btc")]
 pub use secp256k1;
+
+/// The snippets of the README compile.
+#[cfg(all(doctest, feature = "btc"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -17,6 +17,7 @@ mod tree_checks;
 use std::collections::BTreeMap;
 
 use chainsieve::bitcoin::{Block, consensus};
+use chainsieve::btc::bip37::{BlockElements, MerkleBlock, merkle_root};
 
 use corpus_files::Corpus;
 
@@ -60,4 +61,55 @@ fn core_answers_every_case_the_same() {
     let expected = expected.map(|(kind, count)| (kind.to_owned(), count));
     assert_eq!(counts, BTreeMap::from(expected));
     println!("oracle cases by kind: {counts:?}");
+}
+
+/// A merkle block that another implementation made of a block of the corpus.
+#[test]
+fn merkle_blocks_of_others() {
+    let Some(corpus) = Corpus::open() else { return };
+    let mut read = 0;
+    for file in corpus.files.iter().filter(|file| file.format_kind() == "merkleblock") {
+        let payload = corpus.read(&file.name);
+        let block = MerkleBlock::decode(&payload).unwrap_or_else(|e| panic!("{}: {e}", file.name));
+        assert_eq!(Some(block.header.block_hash().to_string()), file.hash, "{}", file.name);
+        assert_eq!(block.encode(), payload, "{}", file.name);
+
+        let full = corpus.block("block_300025");
+        let tree = block.extract_matches().unwrap_or_else(|e| panic!("{}: {e}", file.name));
+        assert_eq!(block.num_transactions as usize, full.block.txdata.len(), "{}", file.name);
+        assert!(!tree.matches.is_empty(), "{}: no matches", file.name);
+        for (index, txid) in &tree.matches {
+            let tx = &full.block.txdata[*index as usize];
+            assert_eq!(*txid, tx.compute_txid(), "{}: transaction {index}", file.name);
+        }
+        let matched: Vec<_> = tree.matches.iter().map(|(index, _)| *index as usize).collect();
+        let built = slow_bip37::tree::merkle_block(&full.block, &matched);
+        assert_eq!(hex::encode(built), hex::encode(&payload), "{}: built again", file.name);
+        read += 1;
+    }
+    assert_eq!(read, 1);
+}
+
+/// The first 256 blocks of mainnet, one behind the other.
+#[test]
+fn framed_blocks_are_a_chain() {
+    let Some(corpus) = Corpus::open() else { return };
+    let file = corpus.files.iter().find(|file| file.format_kind() == "framed blocks");
+    let bytes = corpus.read(&file.expect("framed blocks").name);
+    let mut rest = &bytes[..];
+    let mut previous = None;
+    let mut blocks = 0;
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let (raw, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
+        rest = behind;
+        let elements = BlockElements::from_raw(raw).unwrap_or_else(|e| panic!("{blocks}: {e}"));
+        let header = elements.header();
+        assert_eq!(merkle_root(elements.txids()), Some(header.merkle_root), "block {blocks}");
+        if let Some(previous) = previous.replace(header.block_hash()) {
+            assert_eq!(header.prev_blockhash, previous, "block {blocks}");
+        }
+        blocks += 1;
+    }
+    assert_eq!((blocks, rest.len()), (256, 0));
+    assert_eq!(previous.map(|hash| hash.to_string()), file.and_then(|file| file.hash.clone()));
 }

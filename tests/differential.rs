@@ -13,6 +13,8 @@ mod entry_points;
 mod fixtures;
 #[path = "differential/matching.rs"]
 mod matching;
+#[path = "differential/merkle.rs"]
+mod merkle;
 #[path = "support/mutation.rs"]
 mod mutation;
 #[path = "support/oracle.rs"]

@@ -6,6 +6,8 @@
 mod allocation;
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "hostile/merkle.rs"]
+mod merkle;
 #[path = "support/mutation.rs"]
 mod mutation;
 #[path = "hostile/mutations.rs"]

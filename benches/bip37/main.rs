@@ -9,6 +9,7 @@ mod timer;
 mod bank;
 mod block;
 mod element;
+mod merkle;
 mod plain;
 
 fn main() {
@@ -21,6 +22,9 @@ fn main() {
     }
     if report.wants("bank") {
         bank::run(&mut report);
+    }
+    if report.wants("merkle") {
+        merkle::run(&mut report);
     }
     report.finish();
 }

@@ -1,8 +1,9 @@
 //! Raw blocks and transactions taken apart without decoding them.
 //!
 //! A node holds raw blocks, and building a `bitcoin::Block` costs more than matching one. The
-//! reader walks the bytes once and hands out borrowed scripts and outpoints. It accepts exactly
-//! what `bitcoin::consensus::deserialize` accepts.
+//! reader walks the bytes once and hands out borrowed scripts and outpoints. It accepts what
+//! `bitcoin::consensus::deserialize` accepts, and witnesses over 4,000,000 bytes too, which no
+//! block can hold.
 
 use core::fmt;
 

@@ -1,8 +1,7 @@
 //! `MurmurHash3_x86_32`, the hash of BIP37.
 //!
-//! The mixing of a block (`k1` in the original) does not depend on the seed. [`mix_block`] and
-//! [`mix_tail`] do that part once per element, [`absorb`] and [`finalize`] do the part that is
-//! repeated for every seed.
+//! The mixing of a block (`k1` in the original) does not depend on the seed. Where an element is
+//! hashed under many seeds, that part is done once, and only the rest is repeated.
 //!
 //! Source: Austin Appleby's public-domain `MurmurHash3.cpp`, as Bitcoin Core's `hash.cpp` has it.
 

@@ -1,7 +1,7 @@
 //! SIMD chosen at run time: the only unsafe code of the library.
 //!
-//! This module holds the vocabulary, not the algorithms. A [`Kernel`] is safe code written twice:
-//! plainly (the oracle), and over the sixteen [`Lanes`] that a vector unit offers. [`Backend`]
+//! This module holds the vocabulary, not the algorithms. A kernel is safe code written twice:
+//! plainly (the oracle), and over the sixteen lanes that a vector unit offers. [`Backend`]
 //! runs one of the two, one decision per batch. A vector backend can only be had by detection, so
 //! that owning one proves that the CPU has its instructions.
 

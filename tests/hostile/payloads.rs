@@ -5,6 +5,25 @@ use chainsieve::btc::bip37::{AddedData, BloomFilter, PayloadError};
 use crate::slow_bip37::tree::compact_size;
 use crate::survives;
 
+/// What a length that no payload has room for is refused with: `left` bytes follow it.
+fn too_long(length: u64, left: usize) -> PayloadError {
+    if length > 0x0200_0000 {
+        // Core's limit for any length that it reads.
+        PayloadError::LengthTooLarge(length)
+    } else {
+        PayloadError::Truncated { needed: length, left }
+    }
+}
+
+/// The largest lengths of each form, and those around Core's limit.
+const MAXED: [(u8, u64); 5] = [
+    (0xfd, 0xffff),
+    (0xfe, 0x0200_0000),
+    (0xfe, 0x0200_0001),
+    (0xfe, 0xffff_ffff),
+    (0xff, u64::MAX),
+];
+
 /// A length in the form that `marker` announces, minimal or not.
 fn length_as(marker: u8, length: u64) -> Vec<u8> {
     let bytes = length.to_le_bytes();
@@ -85,10 +104,10 @@ fn filterload_lengths_that_lie() {
         }
         let long = with_length(compact_size(size + 1));
         assert_eq!(long, Err(PayloadError::Truncated { needed: 1, left: 0 }), "{size} + 1");
-        for (marker, most) in [(0xfd, 0xffff), (0xfe, 0xffff_ffff), (0xff, u64::MAX)] {
+        for (marker, most) in MAXED {
             let maxed = with_length(length_as(marker, most));
-            let truncated = PayloadError::Truncated { needed: most, left: size + TAIL.len() };
-            assert_eq!(maxed, Err(truncated), "{size} bytes said to be {most}");
+            let expected = too_long(most, size + TAIL.len());
+            assert_eq!(maxed, Err(expected), "{size} bytes said to be {most}");
         }
         for (marker, least) in [(0xfd, 0xfd), (0xfe, 0x1_0000), (0xff, 0x1_0000_0000)] {
             let length = size as u64;
@@ -112,9 +131,9 @@ fn filteradd_lengths_that_lie() {
         let needed = size as u64 + 1;
         let long = with_length(compact_size(size + 1));
         assert_eq!(long, Err(PayloadError::Truncated { needed, left: size }), "{size} + 1");
-        for (marker, most) in [(0xfd, 0xffff), (0xfe, 0xffff_ffff), (0xff, u64::MAX)] {
+        for (marker, most) in MAXED {
             let maxed = with_length(length_as(marker, most));
-            assert_eq!(maxed, Err(PayloadError::Truncated { needed: most, left: size }), "{most}");
+            assert_eq!(maxed, Err(too_long(most, size)), "{size} bytes said to be {most}");
         }
         for marker in [0xfd, 0xfe, 0xff] {
             if marker > 0xfd || size < 0xfd {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use chainsieve::btc::bip37::{BloomFilter, core_sizing};
 use chainsieve::btc::script::{ScriptType, ops, pushes};
 
-use crate::entry_points::{library, slow};
+use crate::entry_points::{self, library, slow};
 use crate::oracle::{Case, TestBlock};
 use crate::slow_bip37::script::{Template, is_well_formed, non_empty_pushes, template};
 use crate::slow_bip37::{SlowFilter, tree};
@@ -108,6 +108,8 @@ fn matching(case: &Case, block: &dyn Fn(&str) -> Rc<TestBlock>) {
     for (entry_point, outcome) in library(&filterload, &block) {
         assert_eq!(outcome.indices(), matched, "{case}: matches by {entry_point}");
         case.assert_bytes(&entry_point, "filterload_after", &outcome.filter_after);
+        let merkle_block = entry_points::merkle_block(&block, &outcome);
+        case.assert_bytes(&entry_point, "merkleblock", &merkle_block);
         assert_eq!(outcome.matches, by_slow.matches, "{case}: reasons by {entry_point}");
     }
     if case.str("kind") == "update" {

@@ -1,7 +1,9 @@
 //! Every way the library has to match a block, under one signature.
 
 use chainsieve::bitcoin::{Transaction, consensus};
-use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, MatchReason, TxMatch};
+use chainsieve::btc::bip37::{
+    BlockElements, BloomFilter, Elements, MatchReason, MerkleBlock, TxMatch,
+};
 use chainsieve::simd::Backend;
 
 use crate::oracle::TestBlock;
@@ -88,6 +90,15 @@ fn one_by_one(
         }
     }
     Outcome { matches, filter_after: filter.encode() }
+}
+
+/// The `merkleblock` payload that the library makes of an outcome.
+pub(crate) fn merkle_block(block: &TestBlock, outcome: &Outcome) -> Vec<u8> {
+    let txids: Vec<_> = block.block.txdata.iter().map(Transaction::compute_txid).collect();
+    let index = |(index, _): &(usize, _)| u32::try_from(*index).expect("an index");
+    let matched: Vec<_> = outcome.matches.iter().map(index).collect();
+    let block = MerkleBlock::new(&block.block.header, &txids, &matched);
+    block.expect("a valid block").encode()
 }
 
 /// The library's reasons in the words of the slow matcher.

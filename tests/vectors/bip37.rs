@@ -225,6 +225,10 @@ fn check_step(both: &mut Both, block: &TestBlock, step: &Value, name: &str) {
         asked += 1;
     }
     if let Some(payload) = step.get("payload") {
+        for (entry_point, outcome) in entry_points::library(&filterload, block) {
+            let built = entry_points::merkle_block(block, &outcome);
+            assert_eq!(hex::encode(built), str(payload), "{name}: merkleblock by {entry_point}");
+        }
         let built = crate::slow_bip37::tree::merkle_block(&block.block, &by_slow.indices());
         assert_eq!(hex::encode(built), str(payload), "{name}: slow merkleblock");
         asked += 1;

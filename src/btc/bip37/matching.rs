@@ -13,6 +13,7 @@ use core::ops::Range;
 use bitcoin::{OutPoint, Transaction, Txid};
 
 use super::elements::Place;
+use super::probe::FilterView;
 use super::probe::batch::{self, Prober};
 use super::{BlockElements, BloomFilter, Elements, UpdateMode};
 
@@ -283,20 +284,20 @@ impl Verdicts {
     ) -> Option<usize> {
         match &self.kind {
             Kind::Unknown => Some(among.start).filter(|_| !among.is_empty()),
-            _ => elements.find(among, |slot| self.is_possible(filter, slot)),
+            Kind::Contained(bits) => elements.find(among, |slot| is_contained(bits, slot)),
+            Kind::FirstClear(first_clear) => {
+                let view = filter.view();
+                elements.find(among, |slot| can_be_contained(first_clear, view, slot))
+            }
         }
     }
 
     /// Whether what is in `slot` was contained, or the filter has grown where it was not.
-    #[inline(always)]
     fn is_possible(&self, filter: &BloomFilter, slot: u32) -> bool {
         match &self.kind {
             Kind::Unknown => true,
-            Kind::Contained(bits) => bits[slot as usize / 64] >> (slot % 64) & 1 != 0,
-            Kind::FirstClear(first_clear) => {
-                let bit = first_clear[slot as usize];
-                bit == CONTAINED || filter.view().is_set(bit)
-            }
+            Kind::Contained(bits) => is_contained(bits, slot),
+            Kind::FirstClear(first_clear) => can_be_contained(first_clear, filter.view(), slot),
         }
     }
 
@@ -318,4 +319,16 @@ impl Verdicts {
         }
         *first_clear == CONTAINED
     }
+}
+
+#[inline(always)]
+fn is_contained(bits: &[u64], slot: u32) -> bool {
+    bits[slot as usize / 64] >> (slot % 64) & 1 != 0
+}
+
+/// Only an insertion that set the recorded bit can have made a difference.
+#[inline(always)]
+fn can_be_contained(first_clear: &[u32], view: FilterView<'_>, slot: u32) -> bool {
+    let bit = first_clear[slot as usize];
+    bit == CONTAINED || view.is_set(bit)
 }

@@ -1,4 +1,22 @@
 //! BIP37: Bloom filters that a wallet loads on a node, and merkle blocks that the node answers.
+//!
+//! **The wallet** builds a [`BloomFilter`] and sends it (`filterload`). **The node** matches blocks
+//! and transactions against it and answers with a [`MerkleBlock`] and the transactions that match.
+//! **The wallet** asks of the answer what it proves: a [`Proof`] of inclusion, with its grade.
+//! [`wallet::Session`] does the wallet's side of a connection, and finds what was left out where
+//! that can be shown.
+//!
+//! Everything is bit for bit as in Bitcoin Core 28.1, where implementations differ: integer
+//! division in the [size](core_sizing), flags masked with 3, filters without data that match
+//! everything, hashes reduced by the remainder. The order of matching is that of Core's
+//! `IsRelevantAndUpdate`; witness data is never looked at.
+//!
+//! # What it does not do
+//! A node that leaves out a transaction sends an answer that is as good as any other: a merkle
+//! block proves what is in it, never that nothing is missing. And a filter tells the node nearly
+//! which addresses are the wallet's; see [`wallet::PrivacyReport`].
+//!
+//! Sources: BIP37, BIP111; Bitcoin Core 28.1, `common/bloom.cpp` and `merkleblock.cpp`.
 
 mod bank;
 #[cfg(test)]

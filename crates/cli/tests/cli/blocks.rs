@@ -1,0 +1,179 @@
+//! `btc match` and `btc prove`.
+
+use super::*;
+
+/// The published merkle blocks of Bitcoin Core's tests: insert, match, insert more, match again.
+#[test]
+fn match_and_prove_agree_with_the_published_blocks() {
+    let vectors = fixture("bip37_vectors.json");
+    let mut steps = 0;
+    for case in vectors["merkle_blocks"].as_array().expect("cases") {
+        let block = text(&vectors["blocks"][text(&case["block"])]);
+        let flags = case["filter"]["flags"].as_u64().expect("flags");
+        let update = ["none", "all", "p2pubkey-only"][usize::try_from(flags).expect("small")];
+        let mut data = Vec::new();
+        for step in case["steps"].as_array().expect("steps") {
+            let Some(expected) = step["matches"].as_array() else { break };
+            if let Some(txid) = step["insert_txid"].as_str() {
+                let mut bytes = hex::decode(txid).expect("hex");
+                bytes.reverse();
+                data.push(hex::encode(bytes));
+            }
+            match &step["insert"] {
+                Value::String(one) => data.push(one.clone()),
+                Value::Array(many) => data.extend(many.iter().map(|one| text(one).to_owned())),
+                _ => {}
+            }
+            let mut new = vec!["btc", "filter", "new", "--elements", "10", "--fpr", "0.000001"];
+            new.extend(["--tweak", "0", "--update", update]);
+            new.extend(data.iter().flat_map(|one| ["--data", one]));
+            let filter = run(&new).stdout;
+            let filter = filter.trim_end();
+
+            let matched = json_of(&["btc", "match", filter, block], YES);
+            let input = &matched["inputs"][0];
+            assert_eq!(input["hash"], case["block"]);
+            let pairs = |list: &Value| -> Vec<Value> {
+                let list = list.as_array().expect("a list");
+                list.iter().map(|found| json!([found["index"], found["txid"]])).collect()
+            };
+            assert_eq!(&pairs(&input["matches"]), expected);
+
+            let made = json_of(&["btc", "prove", "make", block, "--filter", filter], YES);
+            assert_eq!(&pairs(&made["proven"]), expected);
+            assert_eq!(made["payload"], matched["payload"]);
+            let proven = json_of(&["btc", "prove", "verify", text(&made["merkleblock"])], YES);
+            assert_eq!(&pairs(&proven["proven"]), expected);
+            assert_eq!(proven["block_hash"], case["block"]);
+            steps += 1;
+        }
+    }
+    assert!(steps >= 6, "{steps}");
+}
+
+#[test]
+fn match_says_why_and_carries_the_filter_from_input_to_input() {
+    let vectors = fixture("bip37_vectors.json");
+    let [funding, spending] =
+        ["funding", "spending"].map(|name| text(&vectors["transactions"][name]["hex"]).to_owned());
+    // The key hash is in the first transaction only; the second spends its output.
+    let new = [
+        "btc",
+        "filter",
+        "new",
+        "--tweak",
+        "0",
+        "--data",
+        "04943fdd508053c75000106d3bc6e2754dbcff19",
+    ];
+    let filter = run(&new).stdout;
+    let filter = filter.trim_end();
+    let after = TempFile::absent("after.hex");
+    let stdin = format!("{funding}\n{spending}\n");
+    let args = ["btc", "match", filter, "-", "--json", "--filter-out", after.path()];
+    let output = run_with(&args, stdin.as_bytes());
+    assert_eq!(output.code, YES, "{}", output.stderr);
+    let json: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    assert_eq!((&json["matched"], &json["inserted"]), (&json!(2), &json!(1)));
+    assert_eq!(json["inputs"][0]["source"], "standard input, line 1");
+    let reason = &json["inputs"][0]["matches"][0]["reasons"][0];
+    assert_eq!(reason["kind"], "output");
+    assert_eq!(reason["data"], "04943fdd508053c75000106d3bc6e2754dbcff19");
+    assert_eq!(reason["address"], "1RDJKdHEZoApED4gMcsMAVrYL8vUUCwhv");
+    assert_eq!(reason["inserted"], true);
+    let funding_txid = text(&vectors["transactions"]["funding"]["txid"]);
+    let spent = &json["inputs"][1]["matches"][0]["reasons"][0];
+    assert_eq!(spent["kind"], "spent");
+    assert_eq!(text(&spent["outpoint"]).split(':').next(), Some(funding_txid));
+    assert_eq!(after.read().trim_end(), text(&json["payload"]));
+    assert_ne!(json["payload"], filter);
+    // Alone, the second shows nothing that was inserted.
+    let alone = run(&["btc", "match", filter, &spending]);
+    assert_eq!(alone.code, NO);
+    assert!(alone.stdout.contains("no match"), "{}", alone.stdout);
+    assert_eq!(run(&["btc", "match", after.path(), &spending, "--as", "tx"]).code, YES);
+}
+
+#[test]
+fn match_refuses_with_the_place_and_the_reason() {
+    let filter = "03614e9b050000000000000001";
+    let fails = |args: &[&str], code, words: &[&str]| {
+        fails(&[&["btc", "match"], args].concat(), b"00", code, words);
+    };
+    fails(&[filter], USAGE, &["BLOCK|TX"]);
+    fails(&[filter, "-", "-"], USAGE, &["only once"]);
+    fails(&["-", "-"], USAGE, &["only once"]);
+    fails(&[filter, "00"], BAD_INPUT, &["neither a block", "nor a transaction"]);
+    fails(&[filter, "00", "--as", "block"], BAD_INPUT, &["block, hex 00"]);
+    fails(&["0100330000000000000001", "00"], BAD_INPUT, &["51 hash functions, the limit is 50"]);
+    fails(&[filter, "/nonexistent/block"], BAD_INPUT, &["no such file"]);
+    fails(&[filter, "/"], BAD_INPUT, &["/"]);
+    let file = TempFile::new("blocks.hex", format!("{}\n00\n", block_757753()));
+    fails(&[filter, file.path()], BAD_INPUT, &["line 2"]);
+}
+
+#[test]
+fn prove_goes_from_a_block_to_what_a_wallet_knows() {
+    let block = TempFile::new("block.hex", block_757753());
+    let txid = "433cfb525b7f653b725c7db804e4c0c772e30fedee30a8d86f1fb1ab67dd8ee2";
+    let hash = "000000000000000000032c781dbe11459fba50312acfca3cd96fa2bc4367d5b1";
+    let (proof, txs) = (TempFile::absent("proof.hex"), TempFile::absent("txs.hex"));
+    let command = ["btc", "prove", "make", block.path(), "--txid", txid, "--coinbase"];
+    let outs = ["--out", proof.path(), "--txs-out", txs.path()];
+    let made = json_of(&[&command[..], &outs].concat(), YES);
+    assert_eq!(made["proven"][1]["index"], 18);
+    assert_eq!(proof.read().trim_end(), text(&made["merkleblock"]));
+    assert_eq!(run(&command).stdout, proof.read());
+
+    let verify = ["btc", "prove", "verify", proof.path()];
+    let full = json_of(&[&verify[..], &[txs.path(), "--block-hash", hash]].concat(), YES);
+    assert_eq!(full["depth"], "coinbase");
+    assert_eq!((&full["named"], &full["proof_of_work"]), (&json!(true), &json!(true)));
+    assert_eq!(full["not_proven"].as_array().map(Vec::len), Some(1), "omission, always");
+    let bare = json_of(&verify, YES);
+    assert_eq!(bare["depth"], "unproven");
+    assert_eq!(bare["proven"][1], json!({"index": 18, "txid": txid, "delivered": false}));
+    assert_eq!(bare["not_proven"].as_array().map(Vec::len), Some(4));
+    let core = json_of(&[&verify[..], &["--policy", "core"]].concat(), YES);
+    assert_eq!(core["proof_of_work"], false);
+
+    let other = "00".repeat(32);
+    let other = json_of(&[&verify[..], &["--block-hash", &other]].concat(), NO);
+    assert_eq!((&other["valid"], &other["proven"]), (&json!(false), &json!([])));
+    let vectors = fixture("bip37_vectors.json");
+    let stranger = text(&vectors["transactions"]["funding"]["hex"]);
+    let stranger = json_of(&[&verify[..], &[stranger]].concat(), NO);
+    assert_eq!(stranger["not_in_tree"][0], vectors["transactions"]["funding"]["txid"]);
+    // One bit of one hash in the tree; then one bit of the header's nonce.
+    for (position, core_code) in [(400, NO), (158, YES)] {
+        let mut damaged = proof.read().trim_end().to_owned();
+        let digit = if &damaged[position..=position] == "0" { "1" } else { "0" };
+        damaged.replace_range(position..=position, digit);
+        let strict = json_of(&["btc", "prove", "verify", &damaged], NO);
+        assert!(strict["error"].is_string());
+        json_of(&["btc", "prove", "verify", &damaged, "--policy", "core"], core_code);
+    }
+}
+
+#[test]
+fn prove_refuses_with_the_place_and_the_reason() {
+    let block = TempFile::new("refused.hex", block_757753());
+    let refused = |args: &[&str], code, words: &[&str]| {
+        fails(&[&["btc", "prove", "make", block.path()], args].concat(), b"", code, words);
+    };
+    refused(&[], USAGE, &["--filter"]);
+    refused(&["--txid", "00"], USAGE, &["--txid"]);
+    refused(&["--txid", &"ab".repeat(32)], BAD_INPUT, &["abab", "is not in the block"]);
+    refused(&["--filter", "00"], BAD_INPUT, &["filter, hex 00", "ends early"]);
+    fails(&["btc", "prove", "make", "00", "--filter", "00"], b"", BAD_INPUT, &["filter"]);
+    let verify = |args: &[&str], words: &[&str]| {
+        fails(&[&["btc", "prove", "verify"], args].concat(), b"", BAD_INPUT, words);
+    };
+    verify(&["00"], &["merkleblock, hex 00"]);
+    verify(&["-"], &["merkleblock, standard input"]);
+    // A filter that matches nothing still has a merkleblock, and it verifies.
+    let nothing = "0100010000000000000000";
+    let made = json_of(&["btc", "prove", "make", block.path(), "--filter", nothing], NO);
+    let verified = json_of(&["btc", "prove", "verify", text(&made["merkleblock"])], YES);
+    assert_eq!(verified["proven"], json!([]));
+}

@@ -1,0 +1,195 @@
+//! The binary as users call it: each command on real data, with wrong inputs, and its exit codes.
+
+mod blocks;
+mod filter;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// BIP84's test wallet.
+const XPUB: &str = "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V";
+const YES: i32 = 0;
+const NO: i32 = 1;
+const USAGE: i32 = 2;
+const BAD_INPUT: i32 = 3;
+
+struct Output {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn run_with(args: &[&str], stdin: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // A command that reads no input may be gone before it is all written.
+    drop(child.stdin.take().expect("piped").write_all(stdin));
+    let output = child.wait_with_output().expect("the binary ends");
+    Output {
+        code: output.status.code().expect("no signal"),
+        stdout: String::from_utf8(output.stdout).expect("text"),
+        stderr: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn run(args: &[&str]) -> Output {
+    run_with(args, b"")
+}
+
+/// Runs with `--json` and expects an exit code.
+fn json_of(args: &[&str], code: i32) -> Value {
+    let output = run(&[args, &["--json"]].concat());
+    assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
+    serde_json::from_str(&output.stdout).expect("--json prints JSON")
+}
+
+/// Expects an error that says each of `words`, and nothing on standard output.
+fn fails(args: &[&str], stdin: &[u8], code: i32, words: &[&str]) {
+    let output = run_with(args, stdin);
+    assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
+    assert_eq!(output.stdout, "", "{args:?}");
+    for word in words {
+        assert!(output.stderr.contains(word), "{args:?}: {word:?} is not in {}", output.stderr);
+    }
+}
+
+fn fixture(name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/bitcoin").join(name);
+    serde_json::from_slice(&fs::read(path).expect("fixture")).expect("fixture is JSON")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a string")
+}
+
+fn block_757753() -> String {
+    text(&fixture("blocks/mainnet_757753.json")["block"]).to_owned()
+}
+
+/// A file for one test, removed afterwards.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str, contents: impl AsRef<[u8]>) -> Self {
+        let file = Self::absent(name);
+        fs::write(&file.0, contents).expect("temporary file");
+        file
+    }
+
+    fn absent(name: &str) -> Self {
+        let name = format!("chainsieve-{}-{name}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+
+    fn read(&self) -> String {
+        fs::read_to_string(&self.0).expect("written")
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+#[test]
+fn demo_tells_the_whole_story() {
+    let page = run(&["demo"]);
+    assert_eq!((page.code, page.stderr.as_str()), (YES, ""));
+    assert!(page.stdout.lines().count() <= 40);
+    assert!(!page.stdout.contains('\x1b'), "no colours in a pipe");
+    let json = json_of(&["demo"], YES);
+    let own: Vec<_> =
+        json["matches"].as_array().expect("matches").iter().filter(|m| m["own"] == true).collect();
+    let indices: Vec<_> = own.iter().map(|found| &found["index"]).collect();
+    assert_eq!(indices, [&json!(0), &json!(2), &json!(9), &json!(18)]);
+    assert_eq!(own[3]["reasons"][0]["kind"], "spent");
+    assert_eq!(json["depth"], "coinbase");
+    let verified = json_of(&["btc", "prove", "verify", text(&json["merkleblock"])], YES);
+    assert_eq!(
+        verified["proven"].as_array().map(Vec::len),
+        json["matches"].as_array().map(Vec::len)
+    );
+    let block = block_757753();
+    let matched = json_of(&["btc", "match", text(&json["payload"]), &block], YES);
+    assert_eq!(matched["matched"], json["matches"].as_array().map_or(0, Vec::len));
+}
+
+#[test]
+fn help_names_the_exit_codes_and_every_command_has_its_fields() {
+    let help = run(&["--help"]);
+    assert_eq!(help.code, YES);
+    assert!(help.stdout.contains("Exit codes:"), "{}", help.stdout);
+    for command in [
+        &["btc", "filter", "new"][..],
+        &["btc", "filter", "inspect"],
+        &["btc", "match"],
+        &["btc", "prove", "make"],
+        &["btc", "prove", "verify"],
+        &["demo"],
+    ] {
+        let help = run(&[command, &["--help"]].concat());
+        assert_eq!(help.code, YES);
+        assert!(help.stdout.contains("JSON: "), "{command:?}: {}", help.stdout);
+    }
+    assert_eq!(run(&[]).code, USAGE);
+    assert_eq!(run(&["btc", "mach"]).code, USAGE);
+    assert!(run(&["--version"]).stdout.starts_with("chainsieve "));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let everything = "00010000000000000001";
+    let block = TempFile::new("pipe.hex", block_757753());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+        .args(["btc", "match", "--json", everything, block.path(), block.path(), block.path()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("the binary ends");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(YES));
+}
+
+/// Every prefix of each kind of input, as each kind of input: an exit code, never a panic.
+#[test]
+fn no_input_panics() {
+    let vectors = fixture("bip37_vectors.json");
+    let payloads = [
+        "03614e9b050000000000000001",
+        text(&vectors["transactions"]["funding"]["hex"]),
+        text(
+            &vectors["blocks"]["000000000000dab0130bbcc991d3d7ae6b81aa6f50a798888dfe62337458dc45"],
+        ),
+    ];
+    for payload in payloads {
+        for end in (0..payload.len()).step_by(26) {
+            let cut = &payload.as_bytes()[..end];
+            for args in [
+                &["btc", "filter", "inspect", "-"][..],
+                &["btc", "match", "00010000000000000001", "-"],
+                &["btc", "prove", "verify", "-", "--policy", "core"],
+                &["btc", "prove", "make", "-", "--filter", "00010000000000000001"],
+                &["btc", "filter", "new", "-"],
+            ] {
+                let output = run_with(args, cut);
+                assert!((0..=3).contains(&output.code), "{args:?} {end}: {}", output.stderr);
+                assert!(!output.stderr.contains("panicked"), "{args:?} {end}: {}", output.stderr);
+            }
+        }
+    }
+}
