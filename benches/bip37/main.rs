@@ -6,6 +6,7 @@
 #[path = "../timer/mod.rs"]
 mod timer;
 
+mod bank;
 mod block;
 mod element;
 mod plain;
@@ -17,6 +18,9 @@ fn main() {
     }
     if report.wants("block") {
         block::run(&mut report);
+    }
+    if report.wants("bank") {
+        bank::run(&mut report);
     }
     report.finish();
 }

@@ -31,6 +31,13 @@ impl BitArray {
         Some(Self { padded: bytes, reduction })
     }
 
+    /// As [`from_bytes`](Self::from_bytes), in one allocation.
+    pub(crate) fn copy_of(bytes: &[u8]) -> Option<Self> {
+        let mut copy = Vec::with_capacity(bytes.len() + PADDING);
+        copy.extend_from_slice(bytes);
+        Self::from_bytes(copy)
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.padded[..self.padded.len().saturating_sub(PADDING)]
     }

@@ -200,7 +200,7 @@ impl BloomFilter {
         probe::element::first_clear(self.backend, self.view(), element)
     }
 
-    fn params(&self) -> Params {
+    pub(super) fn params(&self) -> Params {
         Params { reduction: self.bits.reduction(), hash_funcs: self.hash_funcs, tweak: self.tweak }
     }
 

@@ -20,7 +20,7 @@ use super::{BlockElements, BloomFilter, Elements, UpdateMode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MatchReason {
-    /// The filter has no data and matches everything.
+    /// The filter has no data and matches everything, or a bank's peer has no filter.
     Everything,
     /// The transaction's id.
     Txid,
@@ -75,6 +75,16 @@ pub struct TxMatch {
 }
 
 impl TxMatch {
+    /// All transactions, without a filter or with one that has no data.
+    pub(super) fn everything(elements: &Elements) -> Vec<Self> {
+        let matches = (0..).zip(elements.txids()).map(|(index, &txid)| Self {
+            index,
+            txid,
+            reasons: alloc::vec![MatchReason::Everything],
+        });
+        matches.collect()
+    }
+
     /// The outpoints that the match inserted into the filter.
     pub fn inserted(&self) -> impl Iterator<Item = OutPoint> {
         self.reasons.iter().filter_map(|reason| match *reason {
@@ -113,16 +123,10 @@ impl BloomFilter {
     /// # Cost
     /// A few nanoseconds for each element.
     pub fn match_elements(&mut self, elements: &Elements) -> Vec<TxMatch> {
-        let mut matches = Vec::new();
         if self.data().is_empty() {
-            let reasons = alloc::vec![MatchReason::Everything];
-            matches.extend((0..).zip(elements.txids()).map(|(index, &txid)| TxMatch {
-                index,
-                txid,
-                reasons: reasons.clone(),
-            }));
-            return matches;
+            return TxMatch::everything(elements);
         }
+        let mut matches = Vec::new();
         let mut verdicts = Verdicts::new(self, elements);
         let mut next = 0;
         while let Some(transaction) = verdicts.next_candidate(next, self, elements) {

@@ -1,5 +1,6 @@
 //! BIP37: Bloom filters that a wallet loads on a node, and merkle blocks that the node answers.
 
+mod bank;
 mod bit_array;
 mod bloom_filter;
 mod elements;
@@ -17,6 +18,7 @@ mod sizing;
 mod tree_tests;
 pub mod wallet;
 
+pub use bank::{BankError, FilterBank};
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};
 pub use elements::{BlockElements, Elements};
 pub use matching::{MatchReason, TxMatch};

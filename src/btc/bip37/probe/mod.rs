@@ -4,6 +4,7 @@
 //! functions. What is left to the seeds runs in SIMD lanes: [`element`] spreads the hash
 //! functions of one element over them, [`batch`] many elements, [`bank`] many filters.
 
+pub(super) mod bank;
 pub(super) mod batch;
 pub(super) mod element;
 pub(super) mod tiles;
