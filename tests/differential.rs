@@ -1,6 +1,8 @@
 //! The library against other implementations: a slow matcher written from the text, the
 //! messages and trees of `bitcoin`, the filter of `chain-gang`.
 
+#[path = "differential/bank.rs"]
+mod bank;
 #[path = "differential/batches.rs"]
 mod batches;
 #[path = "support/corpus_files.rs"]
