@@ -10,18 +10,20 @@ use crate::plain::{Extracted, PlainFilter};
 use crate::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
-    let blocks: &[u32] = if report.is_quick() { &[413_567] } else { &[413_567, 702_861] };
-    for &height in blocks {
-        let raw = crate::corpus_block(height);
-        relay(report, height, &raw);
+    let heights: &[u32] = if report.is_quick() { &[413_567] } else { &[413_567, 702_861] };
+    let blocks = crate::blocks(heights);
+    for (height, raw) in &blocks {
+        relay(report, *height, raw);
     }
-    large(report, blocks[0]);
+    let (height, raw) = &blocks[0];
+    large(report, *height, raw);
 }
 
 /// Transactions one at a time against 1,000 filters of 1,000 elements.
 fn relay(report: &mut Report, height: u32, raw: &[u8]) {
     let (num_filters, num_transactions) = if report.is_quick() { (250, 25) } else { (1_000, 100) };
     let block: Block = deserialize(raw).expect("a block of the corpus");
+    let num_transactions = num_transactions.min(block.txdata.len() - 1);
     let transactions = &block.txdata[1..=num_transactions];
     let elements: Vec<Elements> = transactions.iter().map(Elements::from_transaction).collect();
     let extracted: Vec<Extracted> =
@@ -64,11 +66,10 @@ fn relay(report: &mut Report, height: u32, raw: &[u8]) {
 }
 
 /// A whole block against filters of 36,000 bytes.
-fn large(report: &mut Report, height: u32) {
+fn large(report: &mut Report, height: u32, raw: &[u8]) {
     let num_filters = if report.is_quick() { 4 } else { 32 };
-    let raw = crate::corpus_block(height);
-    let block: Block = deserialize(&raw).expect("a block of the corpus");
-    let elements = BlockElements::from_raw(&raw).expect("a block of the corpus");
+    let block: Block = deserialize(raw).expect("a block of the corpus");
+    let elements = BlockElements::from_raw(raw).expect("a block of the corpus");
     let extracted = Extracted::new(&block);
     println!("# block {height}: {} elements", extracted.num_elements());
     let mut random = Random(17);

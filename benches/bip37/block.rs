@@ -12,9 +12,8 @@ use crate::plain::{Extracted, PlainFilter};
 use crate::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
-    let blocks: &[u32] = if report.is_quick() { &[413_567] } else { &[413_567, 702_861] };
-    for &height in blocks {
-        let raw = crate::corpus_block(height);
+    let heights: &[u32] = if report.is_quick() { &[413_567] } else { &[413_567, 702_861] };
+    for (height, raw) in crate::blocks(heights) {
         block(report, height, &raw);
     }
 }

@@ -29,12 +29,25 @@ fn main() {
     report.finish();
 }
 
-/// A mainnet block of the corpus that `CHAINSIEVE_CORPUS` names.
-fn corpus_block(height: u32) -> Vec<u8> {
-    let corpus = std::env::var_os("CHAINSIEVE_CORPUS").unwrap_or_else(|| "../shared/corpus".into());
-    let file =
-        std::path::Path::new(&corpus).join(format!("bitcoin/mainnet/blocks/block_{height}.raw"));
-    std::fs::read(&file).unwrap_or_else(|error| {
-        panic!("{}: {error} (CHAINSIEVE_CORPUS names the folder of the corpus)", file.display())
-    })
+/// The mainnet blocks to measure on, by height: those of the corpus that `CHAINSIEVE_CORPUS`
+/// names, without it a small one of the fixtures.
+fn blocks(heights: &[u32]) -> Vec<(u32, Vec<u8>)> {
+    let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") else {
+        println!("# CHAINSIEVE_CORPUS is not set: a small block of the fixtures instead");
+        return vec![(757_753, fixture_block())];
+    };
+    let read = |height: &u32| {
+        let name = format!("bitcoin/mainnet/blocks/block_{height}.raw");
+        let file = std::path::Path::new(&corpus).join(name);
+        let raw =
+            std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        (*height, raw)
+    };
+    heights.iter().map(read).collect()
+}
+
+fn fixture_block() -> Vec<u8> {
+    let fixture = include_str!("../../fixtures/bitcoin/blocks/mainnet_757753.json");
+    let fixture: serde_json::Value = serde_json::from_str(fixture).expect("a fixture");
+    hex::decode(fixture["block"].as_str().expect("a block")).expect("hex")
 }

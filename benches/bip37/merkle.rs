@@ -7,8 +7,8 @@ use chainsieve::btc::bip37::{BlockElements, MerkleBlock};
 use crate::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
-    let raw = crate::corpus_block(702_861);
-    let block = BlockElements::from_raw(&raw).expect("a block of the corpus");
+    let (_, raw) = &crate::blocks(&[702_861])[0];
+    let block = BlockElements::from_raw(raw).expect("a block of the corpus");
     let (header, txids) = (block.header(), block.txids());
     let count = u32::try_from(txids.len()).expect("transactions of a block");
     for (name, step) in [("1", count), ("1/64", 64), ("1/2", 2), ("all", 1)] {

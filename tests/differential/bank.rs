@@ -79,7 +79,7 @@ impl Run {
             7 | 8 => {
                 let element = self.rng.pick(some).clone();
                 let payload = [compact_size(element.len()), element.clone()].concat();
-                let added = self.bank.add_payload(id, &payload);
+                let added = self.bank.add_payload(&id, &payload);
                 let filter = self.model.0.get_mut(&id).and_then(Option::as_mut);
                 assert_eq!(added.is_ok(), filter.is_some(), "peer {id}: {added:?}");
                 if let Some(filter) = filter {
@@ -99,7 +99,7 @@ impl Run {
                 let mut too_large = random_filter(&mut self.rng, some);
                 too_large.hash_funcs = 51;
                 assert!(self.bank.load_payload(id, &too_large.payload()).is_err());
-                assert!(self.bank.add(id, &[0; 521]).is_err());
+                assert!(self.bank.add(&id, &[0; 521]).is_err());
             }
         }
     }
