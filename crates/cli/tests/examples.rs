@@ -8,6 +8,10 @@ use std::{env, fs};
 /// Each example with lines of its output.
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
+        "filter_bank",
+        &["peer 1 hears of 2 of 47 transactions", "peer 1001 hears of 47 of 47 transactions"],
+    ),
+    (
         "match_block",
         &["2 of 47 transactions matched", "    outpoint spent by input 2", "merkleblock 280 bytes"],
     ),
