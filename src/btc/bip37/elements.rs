@@ -120,7 +120,10 @@ impl Elements {
     /// Which of its script's pushes an element is, from 0.
     pub(super) fn push_number(&self, element: usize) -> u32 {
         let place = self.places[element];
-        position(self.places[..element].iter().rev().take_while(|before| **before == place).count())
+        let start = self.starts[self.transaction_with(element)] as usize;
+        position(
+            self.places[start..element].iter().rev().take_while(|before| **before == place).count(),
+        )
     }
 
     /// The first of `elements` with a slot that `is_wanted`.

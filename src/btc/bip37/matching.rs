@@ -267,11 +267,20 @@ impl Verdicts {
             let next = self.candidates.partition_point(|&candidate| (candidate as usize) < from);
             return self.candidates.get(next).map(|&candidate| candidate as usize);
         }
-        let left = elements.elements_of(from).start..elements.num_elements() - elements.len();
-        let by_element = self.next_possible(left, filter, elements);
-        let by_element = by_element.map(|element| elements.transaction_with(element));
-        let mut ids = from..by_element.unwrap_or(elements.len());
-        ids.find(|&next| self.is_possible(filter, elements.txid_slot(next))).or(by_element)
+        let (mut start, mut chunk) = (from, 1);
+        while start < elements.len() {
+            let end = (start + chunk).min(elements.len());
+            let left = elements.elements_of(start).start..elements.elements_of(end - 1).end;
+            let by_element = self.next_possible(left, filter, elements);
+            let by_element = by_element.map(|element| elements.transaction_with(element));
+            let mut ids = start..by_element.unwrap_or(end);
+            let by_id = ids.find(|&next| self.is_possible(filter, elements.txid_slot(next)));
+            if let Some(next) = by_id.or(by_element) {
+                return Some(next);
+            }
+            (start, chunk) = (end, chunk * 2);
+        }
+        None
     }
 
     /// The first of these elements that the filter can contain.
