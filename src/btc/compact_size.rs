@@ -46,8 +46,8 @@ pub(crate) fn take_chunks<'a, const N: usize>(
     Ok(items.as_chunks().0)
 }
 
-/// Takes a `CompactSize`: in the fewest bytes, at most [`MAX_SIZE`].
-pub(crate) fn take_length(bytes: &mut &[u8]) -> Result<usize, FieldError> {
+/// Takes a `CompactSize`: in the fewest bytes.
+pub(crate) fn take_compact_size(bytes: &mut &[u8]) -> Result<u64, FieldError> {
     let [first] = take(bytes)?;
     let (length, least) = match first {
         0xfd => (u64::from(u16::from_le_bytes(take(bytes)?)), 0xfd),
@@ -55,9 +55,12 @@ pub(crate) fn take_length(bytes: &mut &[u8]) -> Result<usize, FieldError> {
         0xff => (u64::from_le_bytes(take(bytes)?), 0x1_0000_0000),
         _ => (u64::from(first), 0),
     };
-    if length < least {
-        return Err(FieldError::NonMinimalLength(length));
-    }
+    if length < least { Err(FieldError::NonMinimalLength(length)) } else { Ok(length) }
+}
+
+/// Takes a `CompactSize` of at most [`MAX_SIZE`].
+pub(crate) fn take_length(bytes: &mut &[u8]) -> Result<usize, FieldError> {
+    let length = take_compact_size(bytes)?;
     match usize::try_from(length) {
         Ok(length_usize) if length <= MAX_SIZE => Ok(length_usize),
         _ => Err(FieldError::LengthTooLarge(length)),

@@ -3,11 +3,12 @@
 //! A node holds raw blocks, and building a `bitcoin::Block` costs more than matching one. The
 //! reader walks the bytes once and hands out borrowed scripts and outpoints. It accepts what
 //! `bitcoin::consensus::deserialize` accepts, and witnesses over 4,000,000 bytes too, which no
-//! block can hold.
+//! block can hold. In one corner that is not what Bitcoin Core accepts: of transactions without
+//! inputs, which no block has, Core reads `00` as no outputs and refuses the segwit form.
 
 use core::fmt;
 
-use super::compact_size::{FieldError, MAX_SIZE, take_length};
+use super::compact_size::{FieldError, take_compact_size};
 
 /// Why bytes are no block or transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,13 +25,6 @@ pub enum RawError {
     },
     /// A length in more bytes than it needs.
     NonMinimalLength {
-        /// Where it starts.
-        offset: usize,
-        /// The length.
-        length: u64,
-    },
-    /// A length over the limit of 32 MiB.
-    LengthTooLarge {
         /// Where it starts.
         offset: usize,
         /// The length.
@@ -62,9 +56,6 @@ impl fmt::Display for RawError {
             }
             Self::NonMinimalLength { offset, length } => {
                 write!(f, "length {length} at offset {offset} is not encoded in the fewest bytes")
-            }
-            Self::LengthTooLarge { offset, length } => {
-                write!(f, "length {length} at offset {offset}, the limit is {MAX_SIZE}")
             }
             Self::UnsupportedSegwitFlag { offset, flag } => {
                 write!(f, "segwit flag {flag} at offset {offset}, only 1 is known")
@@ -149,13 +140,14 @@ impl<'a> Reader<'a> {
     fn long_compact_size(&mut self) -> Result<u64, RawError> {
         let offset = self.offset;
         let mut rest = self.rest();
-        let length = take_length(&mut rest).map_err(|error| match error {
+        let length = take_compact_size(&mut rest).map_err(|error| match error {
             FieldError::Truncated { needed, left } => RawError::Truncated { offset, needed, left },
-            FieldError::NonMinimalLength(length) => RawError::NonMinimalLength { offset, length },
-            FieldError::LengthTooLarge(length) => RawError::LengthTooLarge { offset, length },
+            FieldError::NonMinimalLength(length) | FieldError::LengthTooLarge(length) => {
+                RawError::NonMinimalLength { offset, length }
+            }
         })?;
         self.offset = self.bytes.len() - rest.len();
-        Ok(length as u64)
+        Ok(length)
     }
 
     #[inline]

@@ -26,7 +26,7 @@ pub(crate) fn block(rng: &mut Rng, transactions: usize, words: &[Vec<u8>]) -> Rc
             };
             OutPoint { txid, vout: u32::try_from(rng.below(4)).expect("small") }
         };
-        let inputs = 1 + rng.below(3);
+        let inputs = rng.below(4);
         let input = (0..inputs).map(|_| TxIn {
             previous_output: previous(rng),
             script_sig: ScriptBuf::from_bytes(script(rng, words)),

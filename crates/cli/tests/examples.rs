@@ -18,14 +18,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "verify_merkleblock",
         &[
-            "2 of 2 transactions proven to be in block 00000000d1145790a8694403d4063f323d499e655c83426834d4ce2f8dd4a2ee; height 170, 6 confirmations; that no others were left out is not proven",
+            "2 transactions proven to be in block 00000000d1145790a8694403d4063f323d499e655c83426834d4ce2f8dd4a2ee; height 170, 6 confirmations; not proven: that no others were left out, and that the block has 2 as claimed",
         ],
     ),
     (
         "wallet_session",
         &[
             "4d38ceb47f18dc408f65a88c68de5d8ab803501bff1586e60b741eadf59147e2: 0 received, 1 spent",
-            "3 of 47 transactions proven to be in block 000000000000011f9791dcfdfe0e402b79a165a3b781bafcc918b6f2166d577c; height 150013, 8 confirmations; that no others were left out is not proven",
+            "3 transactions proven to be in block 000000000000011f9791dcfdfe0e402b79a165a3b781bafcc918b6f2166d577c; height 150013, 8 confirmations; not proven: that no others were left out, and that the block has 47 as claimed",
         ],
     ),
     (

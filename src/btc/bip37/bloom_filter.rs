@@ -107,8 +107,8 @@ impl BloomFilter {
     /// matches everything.
     ///
     /// # Errors
-    /// Only where Core's arithmetic is undefined: no elements, or a rate that is not above 0
-    /// and at most 1.
+    /// Where Core's arithmetic is undefined: no elements, or a rate that is not above 0 and at
+    /// most 1. More bits than 2^32, undefined too, give the largest size.
     pub fn with_core_sizing(
         elements: u32,
         fpr: f64,
@@ -259,9 +259,10 @@ impl BloomFilter {
         pushes(script.as_bytes()).map(|data| self.insert(data)).count()
     }
 
-    /// Whether an output with `script` matches: any of its data pushes may be contained.
+    /// Whether an output with `script` matches: any of its data pushes may be contained, or the
+    /// filter has no data.
     pub fn contains_script(&self, script: &Script) -> bool {
-        pushes(script.as_bytes()).any(|data| self.contains(data))
+        self.bits.is_empty() || pushes(script.as_bytes()).any(|data| self.contains(data))
     }
 
     /// The number of bits set.
@@ -282,7 +283,8 @@ impl BloomFilter {
         if self.matches_everything() {
             return f64::INFINITY;
         }
-        -(self.num_bits() as f64) / f64::from(self.hash_funcs) * ln(1.0 - self.fill())
+        // Without the 0, nothing inserted would be -0.
+        0.0 - self.num_bits() as f64 / f64::from(self.hash_funcs) * ln(1.0 - self.fill())
     }
 
     /// The share of elements never inserted that [`contains`](Self::contains) says `true` to:

@@ -67,7 +67,7 @@ impl Elements {
     /// Takes a raw transaction apart.
     ///
     /// # Errors
-    /// Bytes that `bitcoin::consensus::deserialize` refuses too.
+    /// Bytes that `bitcoin::consensus::deserialize` refuses too, and more than 4 GiB.
     ///
     /// # Cost
     /// One pass, the double SHA-256 of its id, and a copy of the elements.
@@ -79,6 +79,9 @@ impl Elements {
     }
 
     /// Takes a decoded transaction apart.
+    ///
+    /// # Panics
+    /// If it is over 4 GiB.
     pub fn from_transaction(transaction: &Transaction) -> Self {
         Self::from_raw_transaction(&serialize(transaction)).expect("serialised just now")
     }
@@ -193,7 +196,7 @@ impl BlockElements {
     /// Takes a raw block apart.
     ///
     /// # Errors
-    /// Bytes that `bitcoin::consensus::deserialize` refuses too.
+    /// Bytes that `bitcoin::consensus::deserialize` refuses too, and more than 4 GiB.
     ///
     /// # Cost
     /// One pass, the double SHA-256 of each id, and a copy of the elements.
@@ -207,6 +210,9 @@ impl BlockElements {
     }
 
     /// Takes a decoded block apart.
+    ///
+    /// # Panics
+    /// If it is over 4 GiB.
     pub fn from_block(block: &Block) -> Self {
         Self::from_raw(&serialize(block)).expect("serialised just now")
     }

@@ -68,9 +68,9 @@ impl MerkleBlock {
     /// last txid.
     ///
     /// # Cost
-    /// Each hash is computed once and none above a matched transaction, the root neither: fewer
-    /// double hashes than there are txids, none when all match. A level at a time, so that they
-    /// run in lanes; allocates 32 bytes for each node.
+    /// Each hash that is stored is computed once, and none above a matched transaction: about as many
+    /// double hashes as there are txids at most, none when all match. A level at a time, so that
+    /// they run in lanes; allocates 32 bytes for each node.
     pub fn new(header: &Header, txids: &[Txid], matched: &[u32]) -> Result<Self, MerkleBlockError> {
         let num_transactions = u32::try_from(txids.len()).unwrap_or(u32::MAX);
         if num_transactions == 0 {

@@ -44,7 +44,8 @@ impl MerkleBlock {
     /// The first of Core's checks that fails, in the order of [`TreeError`].
     ///
     /// # Cost
-    /// One double hash per inner node shown, fewer than twice the number of hashes.
+    /// One double hash per inner node shown: fewer than the number of hashes, and one for each level
+    /// above a match at the end of an uneven tree.
     pub fn extract_matches(&self) -> Result<TreeMatches, TreeError> {
         self.extract_matches_and_nodes(|_| ())
     }

@@ -118,7 +118,7 @@ impl BloomFilter {
     /// bytes and 50 hash functions.
     ///
     /// # Cost
-    /// One allocation of the filter's size.
+    /// A copy of the filter.
     pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
         let (filter, rest) = Self::decode_prefix(payload)?;
         nothing_left(rest)?;

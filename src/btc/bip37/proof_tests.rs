@@ -42,8 +42,8 @@ fn a_real_block_at_each_grade() {
     let linked = proof.linked(HeaderLink::InChain { height: 150_013, confirmations: 6 });
     assert!(linked.is_inclusion_in_chain());
     let text = linked.to_string();
-    assert!(text.contains("2 of ") && text.contains("6 confirmations"), "{text}");
-    assert!(text.ends_with("left out is not proven"), "{text}");
+    assert!(text.starts_with("2 transactions proven to be in block "), "{text}");
+    assert!(text.contains("6 confirmations; not proven: that no others were left out"), "{text}");
     // The first transaction matched is not the coinbase: no depth.
     let other = MerkleBlock::new(&block.header, &txids, &[1]).unwrap();
     assert_eq!(Proof::verify(&other, STRICT, &block.txdata).unwrap().depth, Depth::Unproven);
@@ -178,4 +178,25 @@ fn an_inner_node_as_a_transaction() {
         Proof::verify(&flat, REGTEST, [&node]),
         Err(ProofError::TransactionOf64Bytes { index: 0, txid: node.compute_txid() })
     );
+}
+
+/// A block whose last two ids, ground side by side, read as a transaction: its coinbase shows that
+/// they are ids.
+#[test]
+fn a_coinbase_settles_what_an_inner_node_is() {
+    let coinbase = tx(OutPoint::null(), vec![0x51; 3], vec![0x51; 20]);
+    let small = tx(OutPoint::new(Txid::all_zeros(), 7), vec![0x51], vec![0x51; 3]);
+    let bytes = serialize(&tx(OutPoint::new(Txid::all_zeros(), 1), vec![0x51], vec![0x51; 3]));
+    let ground = [0, 32].map(|at| Txid::from_slice(&bytes[at..at + 32]).unwrap());
+    let txids = [coinbase.compute_txid(), small.compute_txid(), ground[0], ground[1]];
+    let shown = MerkleBlock::new(&mine(&txids), &txids, &[0, 1, 2]).unwrap();
+    let refused = Err(ProofError::InnerNodeIsTransaction { level: 1, position: 1 });
+    assert_eq!(Proof::verify(&shown, REGTEST, []), refused);
+    // A genuine transaction of 64 bytes, before or after the coinbase.
+    assert_eq!(small.base_size(), 64);
+    for delivered in [[&small, &coinbase], [&coinbase, &small]] {
+        let proof = Proof::verify(&shown, REGTEST, delivered).unwrap();
+        assert_eq!(proof.depth, Depth::Coinbase(txids[0]));
+        assert_eq!(proof.inclusions.iter().filter(|leaf| leaf.delivered).count(), 2);
+    }
 }

@@ -21,7 +21,8 @@ const LN2: f64 = core::f64::consts::LN_2;
 /// parameters matches everything: [`BloomFilter::new`](super::BloomFilter::new) refuses them.
 ///
 /// Total where Core's arithmetic is undefined: no elements or a rate that is not a number give
-/// `(0, 0)`, a rate below 0 or above 1 gives 0 bytes, a rate of 0 the largest size.
+/// `(0, 0)`, a rate below 0 or above 1 gives 0 bytes, a rate of 0 or more bits than 2^32 the
+/// largest size.
 ///
 /// # Examples
 /// ```
@@ -46,7 +47,7 @@ pub fn core_sizing(elements: u32, fpr: f64) -> (u32, u32) {
 }
 
 /// Why no filter has the size asked for.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum SizingError {
     /// A filter for no elements.
@@ -69,6 +70,24 @@ pub enum SizingError {
         /// The rate asked for.
         fpr: f64,
     },
+}
+
+impl SizingError {
+    /// All of it, with a rate by its bits: one that is not a number equals itself.
+    fn key(self) -> (u8, u32, u64) {
+        match self {
+            Self::NoElements => (0, 0, 0),
+            Self::RateOutOfRange(fpr) => (1, 0, fpr.to_bits()),
+            Self::ZeroBytes { elements, fpr } => (2, elements, fpr.to_bits()),
+            Self::ZeroHashFuncs { elements, fpr } => (3, elements, fpr.to_bits()),
+        }
+    }
+}
+
+impl PartialEq for SizingError {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
 }
 
 impl Eq for SizingError {}
@@ -113,7 +132,7 @@ pub(super) fn powf(base: f64, exponent: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::core_sizing;
+    use super::{SizingError, core_sizing};
 
     #[test]
     fn total_where_core_is_undefined() {
@@ -123,5 +142,13 @@ mod tests {
         assert_eq!(core_sizing(10, f64::INFINITY), (0, 0));
         assert_eq!(core_sizing(10, 0.0), (36_000, 50));
         assert_eq!(core_sizing(u32::MAX, 1e-300), (36_000, 0));
+        assert_eq!(core_sizing(400_000_000, 1e-6), (36_000, 0));
+    }
+
+    #[test]
+    fn errors_equal_themselves() {
+        let error = SizingError::RateOutOfRange(f64::NAN);
+        assert_eq!(error, error.clone());
+        assert_ne!(error, SizingError::RateOutOfRange(0.0));
     }
 }
