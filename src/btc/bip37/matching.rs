@@ -338,6 +338,61 @@ fn is_contained(bits: &[u64], slot: u32) -> bool {
 /// Only an insertion that set the recorded bit can have made a difference.
 #[inline(always)]
 fn can_be_contained(first_clear: &[u32], view: FilterView<'_>, slot: u32) -> bool {
+    #[cfg(test)]
+    tests::LOOKS.set(tests::LOOKS.get() + 1);
     let bit = first_clear[slot as usize];
     bit == CONTAINED || view.is_set(bit)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+
+    use bitcoin::hashes::Hash as _;
+    use bitcoin::{
+        Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness,
+    };
+
+    use super::super::{BlockElements, BloomFilter, UpdateMode};
+
+    std::thread_local! {
+        /// How often a slot was looked at after the filter had grown.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn transaction(number: u32, pushes: usize) -> Transaction {
+        let script = |length: usize| ScriptBuf::from_bytes([1, 0x77].repeat(length));
+        Transaction {
+            version: bitcoin::transaction::Version::ONE,
+            lock_time: bitcoin::absolute::LockTime::from_consensus(number),
+            input: vec![TxIn {
+                previous_output: OutPoint { txid: Txid::all_zeros(), vout: number },
+                script_sig: script(0),
+                sequence: Sequence::MAX,
+                witness: Witness::new(),
+            }],
+            output: vec![TxOut { value: Amount::ZERO, script_pubkey: script(pushes) }],
+        }
+    }
+
+    /// A filter that grows at once and then matches every other transaction by its id: the search
+    /// for the next one must not run through the rest of the block each time.
+    #[test]
+    fn a_grown_filter_looks_at_each_element_a_few_times() {
+        let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
+        let mut txdata: Vec<_> = (0..2_000).map(|number| transaction(number, 1)).collect();
+        txdata.push(transaction(2_000, 20_000));
+        let mut filter = BloomFilter::new(2_200, 1e-9, 3, UpdateMode::All).unwrap();
+        for tx in txdata.iter().step_by(2) {
+            filter.insert(tx.compute_txid().as_byte_array());
+        }
+        // Pays to a push of its own, which matches.
+        txdata[0].output[0].script_pubkey = ScriptBuf::from_bytes(vec![2, 8, 9]);
+        filter.insert(&[8, 9]);
+        let block = BlockElements::from_block(&Block { header: genesis.header, txdata });
+        LOOKS.set(0);
+        assert_eq!(filter.match_block(&block).len(), 1_001);
+        let (looks, elements) = (LOOKS.get(), block.elements().num_elements());
+        assert!(looks > 0 && looks < 4 * elements, "{looks} looks at {elements} elements");
+    }
 }
