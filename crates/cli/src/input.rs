@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use crate::args::UsageError;
+use crate::secret;
 
 const STDIN_TWICE: UsageError = UsageError("standard input (-) can be read only once");
 
@@ -68,9 +69,10 @@ impl Reader {
         let bytes = if path.as_os_str() == "-" {
             self.stdin()?
         } else {
-            fs::read(path).with_context(|| path.display().to_string())?
+            fs::read(path).with_context(|| shorten(&path.to_string_lossy()))?
         };
-        String::from_utf8(bytes).with_context(|| format!("{}: not a text file", path.display()))
+        String::from_utf8(bytes)
+            .with_context(|| format!("{}: not a text file", shorten(&path.to_string_lossy())))
     }
 
     fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
@@ -127,8 +129,11 @@ fn reason(error: hex::FromHexError) -> String {
     }
 }
 
-/// The first characters of what may be very long.
+/// The first characters of what may be very long, and nothing of a private key.
 pub(crate) fn shorten(text: &str) -> String {
+    if secret::holds_private_key(text) {
+        return "(a private key, not shown)".into();
+    }
     match text.char_indices().nth(64) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

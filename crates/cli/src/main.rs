@@ -8,6 +8,7 @@ mod btc;
 mod demo;
 mod input;
 mod output;
+mod secret;
 
 use std::process::ExitCode;
 
@@ -22,7 +23,14 @@ const BAD_INPUT: u8 = 3;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if secret::holds_private_key(&error.to_string()) => {
+            output::print_error(&anyhow::anyhow!(secret::NOT_SHOWN));
+            return ExitCode::from(USAGE);
+        }
+        Err(error) => error.exit(),
+    };
     let result = run(&cli.command).and_then(|report| report.print(cli.json));
     match result {
         Ok(exit) => exit,

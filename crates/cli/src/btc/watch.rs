@@ -6,12 +6,13 @@ use std::str::FromStr as _;
 use anyhow::{Context as _, bail};
 use chainsieve::bitcoin::address::{NetworkUnchecked, ParseError};
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::{Address, Network, OutPoint, PrivateKey, PublicKey, Txid};
+use chainsieve::bitcoin::{Address, Network, OutPoint, PublicKey, Txid};
 use chainsieve::btc::descriptors::descriptor_scripts;
 use chainsieve::btc::script::{ops, pushes};
 
 use crate::args::Range;
 use crate::input::{decode_hex, shorten};
+use crate::secret;
 
 /// How items are read.
 #[derive(Debug)]
@@ -80,6 +81,9 @@ pub(crate) struct Element {
 impl Item {
     /// An item whose kind shows in its form or is written before a colon.
     pub(crate) fn detect(text: &str, policy: &Policy) -> anyhow::Result<Self> {
+        if secret::holds_private_key(text) {
+            bail!(secret::NOT_SHOWN);
+        }
         if let Some((kind, value)) = explicit(text) {
             return Self::new(kind, value, policy);
         }
@@ -95,10 +99,6 @@ impl Item {
         if looks_like_address(text) {
             return Self::new(Kind::Address, text, policy);
         }
-        if PrivateKey::from_wif(text).is_ok() || text.starts_with("xprv") {
-            // Not shown: errors end up in logs.
-            bail!("a private key: watching needs the public one only");
-        }
         let shown = shorten(text);
         if ["xpub", "tpub", "ypub", "zpub"].iter().any(|prefix| text.starts_with(prefix)) {
             bail!("{shown}: an extended key has no script: write a descriptor, as wpkh(KEY/0/*)");
@@ -110,6 +110,9 @@ impl Item {
     }
 
     pub(crate) fn new(kind: Kind, text: &str, policy: &Policy) -> anyhow::Result<Self> {
+        if secret::holds_private_key(text) {
+            bail!(secret::NOT_SHOWN);
+        }
         let mut item =
             Self { kind, text: text.into(), elements: vec![], unwatchable: 0, malformed: false };
         match item.fill(policy) {

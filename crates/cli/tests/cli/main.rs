@@ -2,6 +2,7 @@
 
 mod blocks;
 mod filter;
+mod mistakes;
 
 use std::fs;
 use std::io::Write as _;
