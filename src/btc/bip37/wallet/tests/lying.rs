@@ -118,6 +118,39 @@ fn a_false_height_is_shown_by_the_coinbase() {
     assert_eq!(evidence.verify(Network::Regtest), Ok(3));
 }
 
+/// A tree of fewer transactions and the same height: what is shown lies behind its end, and is
+/// left out all the same.
+#[test]
+fn fewer_transactions_at_the_same_height_are_no_way_out() {
+    let mut world = run(|block, _| {
+        let header = block.header;
+        let hashes = vec![header.merkle_root];
+        let flat = MerkleBlock { header, num_transactions: 5, hashes, flags: vec![0] };
+        Some((flat, vec![]))
+    });
+    let own = &world.blocks[1];
+    let receive = own.txdata[3].clone();
+    // Seven transactions, the wallet's last: the place behind it is its copy.
+    let mut txdata = own.txdata[1..].to_vec();
+    txdata.retain(|tx| *tx != receive);
+    txdata.push(receive);
+    world.blocks[1] = block(1, txdata);
+    assert_eq!(world.blocks[1].txdata.len(), 7);
+    world.event(Event::Request(vec![world.at(1)]));
+    world.settle();
+    let Finding::Omission(evidence, omission) = claim(&mut world, 1, 6) else {
+        panic!("{:?}", world.findings.last());
+    };
+    assert_eq!((omission.index, omission.ground), (6, Ground::Output(0)));
+    let mut copy = (*evidence).clone();
+    copy.omitted.path.index = 7;
+    let error = EvidenceError::Path(PathError::Sibling { level: 0 });
+    assert_eq!(copy.verify(Network::Regtest), Err(error));
+    copy.omitted.path.index = 8;
+    let error = PathError::IndexOutOfRange { index: 8, num_transactions: 8 };
+    assert_eq!(copy.verify(Network::Regtest), Err(EvidenceError::Path(error)));
+}
+
 #[test]
 fn what_is_not_delivered_is_said_and_may_come_late() {
     let mut world = run(|block, matched| Some((truth(block, matched).0, vec![])));
