@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
-use bitcoin::{Transaction, Txid};
+use bitcoin::{Transaction, Txid, Witness};
 
 use super::claims::Answer;
 use super::session::{Actions, InFlight, Session, report};
@@ -25,7 +25,7 @@ pub(super) struct OpenBlock {
     merkle_block: MerkleBlock,
     proof: Proof,
     /// By position, with the ids.
-    delivered: BTreeMap<u32, (Txid, Transaction)>,
+    pub(super) delivered: BTreeMap<u32, (Txid, Transaction)>,
     /// Transactions that came and are passed over.
     refused: BTreeSet<Txid>,
     bytes: usize,
@@ -105,7 +105,12 @@ impl Session {
         }
     }
 
-    pub(super) fn transaction(&mut self, tx: Transaction, actions: &mut Actions) {
+    /// A transaction, of an open block or not. Witnesses are dropped: what BIP37 delivers has
+    /// none, no id commits to them, and no limit counts them.
+    pub(super) fn transaction(&mut self, mut tx: Transaction, actions: &mut Actions) {
+        for input in &mut tx.input {
+            input.witness = Witness::new();
+        }
         let txid = tx.compute_txid();
         let slot = self.connection.as_mut().map(|connection| &mut connection.open);
         if let Some(slot) = slot

@@ -90,7 +90,7 @@ pub enum Event {
     Refresh,
     /// The node sent a merkle block.
     MerkleBlock(MerkleBlock),
-    /// The node sent a transaction.
+    /// The node sent a transaction. Its witnesses are dropped: nodes send none here.
     Tx(Transaction),
     /// The node sent a `pong`.
     Pong(u64),
@@ -213,7 +213,7 @@ pub enum Finding {
 /// A transaction of the wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelevantTransaction {
-    /// The transaction, without witness as nodes send it.
+    /// The transaction, without witness.
     pub transaction: Transaction,
     /// Its id.
     pub txid: Txid,

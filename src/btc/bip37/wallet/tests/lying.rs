@@ -1,7 +1,7 @@
 //! What a lying node gets, and a lying witness.
 
 use bitcoin::hashes::Hash as _;
-use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, TxMerkleNode};
+use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, TxMerkleNode, Witness};
 
 use super::node::{Random, World, block, script, show, stranger, truth, tx, txids, watched};
 use crate::btc::bip37::wallet::{
@@ -164,6 +164,33 @@ fn what_is_not_delivered_is_said_and_may_come_late() {
     ));
     world.event(Event::Tx(receive));
     assert_eq!(world.relevant(), [txid]);
+}
+
+/// Nothing commits to a witness, and no limit counts it: none is kept or reported.
+#[test]
+fn witnesses_are_dropped() {
+    let padded = |mut tx: Transaction| {
+        tx.input[0].witness = Witness::from_slice(&[[0; 10_000]]);
+        tx
+    };
+    let mut world = world();
+    let foreign = stranger(&mut Random(3));
+    let receive = world.blocks[1].txdata[3].clone();
+    world.event(Event::Tx(padded(foreign.clone())));
+    world.event(Event::Request(vec![world.at(1)]));
+    let merkle_block = truth(&world.blocks[1], &[0, 3]).0;
+    world.event(Event::MerkleBlock(merkle_block));
+    world.event(Event::Tx(padded(receive.clone())));
+    let open = world.session.connection.as_ref().unwrap().open.as_ref().unwrap();
+    assert!(open.delivered.values().all(|(_, tx)| *tx == receive));
+    assert_eq!(open.delivered.len(), 1);
+    world.event(Event::Other);
+    assert_eq!(world.session.recent.by_txid[&foreign.compute_txid()], foreign);
+    let reported = world.findings.iter().find_map(|finding| match finding {
+        Finding::Relevant(relevant) => Some(&relevant.transaction),
+        _ => None,
+    });
+    assert_eq!(reported, Some(&receive));
 }
 
 #[test]
