@@ -77,9 +77,10 @@ impl Session {
         let Some(connection) = &mut self.connection else { return };
         let asked = connection.in_flight.iter().position(|request| request.block.hash == hash);
         let Some(request) = asked.and_then(|place| connection.in_flight.remove(place)) else {
-            // Which answer belongs to which request is no longer certain.
+            // Which answer belongs to which request is no longer certain; but before a pong that
+            // has come, or on a connection before, there was none too many.
             connection.out_of_turn = true;
-            self.answers.clear();
+            self.answers.retain(|answer| answer.settled);
             return report(actions, Finding::Unrequested(hash));
         };
         let proof = match Proof::verify(&merkle_block, Policy::Strict(self.config.network), []) {

@@ -175,7 +175,8 @@ pub enum Finding {
     },
     /// Transactions of one block that are larger together than a block can be.
     OversizedBlock(BlockHash),
-    /// A merkle block that was not asked for. Evidence no longer counts on this connection.
+    /// A merkle block that was not asked for. Answers that no `pong` has fenced off yet, and any
+    /// to come on this connection, are not held against the node.
     Unrequested(BlockHash),
     /// A request that the node passed over, as a later `pong` shows. It is done with.
     Unanswered(BlockHash),

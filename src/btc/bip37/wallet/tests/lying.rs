@@ -238,7 +238,6 @@ fn invalid_unrequested_and_passed_over() {
     let (again, _) = truth(&world.blocks[0], &[]);
     world.event(Event::MerkleBlock(again));
     assert_eq!(world.findings.last(), Some(&Finding::Unrequested(world.blocks[0].block_hash())));
-    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
 }
 
 /// Before the fence the answer may still be one to another request.
@@ -328,17 +327,41 @@ fn paths_that_start_elsewhere() {
     ));
 }
 
-/// Once a node has answered what was not asked, no answer of it is held against it.
+/// Once a node has answered what was not asked, no answer is held against it that was not
+/// fenced off before, or comes later: either could be one to another request.
 #[test]
 fn out_of_turn_once_is_out_of_turn_for_good() {
-    let mut world = run(|block, _| Some(truth(block, &[])));
-    let (again, _) = truth(&world.blocks[0], &[]);
-    world.event(Event::MerkleBlock(again));
+    let mut world = world();
+    world.lie = |block, _| Some(truth(block, &[]));
     world.event(Event::Request(vec![world.at(1)]));
-    world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
+    while world.node_step() {}
+    // The answer is in, its pong is not.
+    assert!(world.session_step());
+    let (surplus, _) = truth(&world.blocks[0], &[]);
+    world.event(Event::MerkleBlock(surplus));
+    for _ in 0..2 {
+        world.settle();
+        let finding = claim(&mut world, 1, 3);
+        assert!(matches!(finding, Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
+        world.event(Event::Request(vec![world.at(1)]));
+    }
     world.reconnect();
     world.event(Event::Request(vec![world.at(1)]));
     world.settle();
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+}
+
+/// What the pong has fenced off stays: a surplus answer to a request before it would have come
+/// before it. Nor does a node wipe out what another one answered.
+#[test]
+fn a_surplus_answer_takes_no_evidence_back() {
+    let mut world = run(|block, _| Some(truth(block, &[])));
+    let (surplus, _) = truth(&world.blocks[0], &[]);
+    world.event(Event::MerkleBlock(surplus.clone()));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+    world.reconnect();
+    world.settle();
+    world.event(Event::MerkleBlock(surplus));
+    assert_eq!(world.count(|f| matches!(f, Finding::Unrequested(_))), 2);
     assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
 }
