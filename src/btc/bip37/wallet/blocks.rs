@@ -196,6 +196,7 @@ impl Session {
                 block_hash: hash,
                 merkle_block: open.merkle_block,
                 filter,
+                connection: self.connections,
                 fence: request.fence,
                 settled: false,
             });

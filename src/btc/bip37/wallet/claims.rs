@@ -15,6 +15,8 @@ pub(super) struct Answer {
     pub(super) block_hash: BlockHash,
     pub(super) merkle_block: MerkleBlock,
     pub(super) filter: Arc<BloomFilter>,
+    /// The connection that it came on.
+    pub(super) connection: u64,
     pub(super) fence: u64,
     /// The fence has come back.
     pub(super) settled: bool,
@@ -35,7 +37,8 @@ impl Session {
         let finding = self.judge(block, |answer| {
             let evidence = evidence(answer);
             let omission = evidence.verify(self.config.network)?;
-            Ok(Finding::Omission(Box::new(evidence), omission))
+            let connection = answer.connection;
+            Ok(Finding::Omission { connection, evidence: Box::new(evidence), omission })
         });
         report(actions, finding);
     }
@@ -50,7 +53,8 @@ impl Session {
             let merkle_block = answer.merkle_block.clone();
             let evidence = HeightEvidence { merkle_block, coinbase: shown.clone() };
             let height = evidence.verify(self.config.network)?;
-            Ok(Finding::FalseHeight(Box::new(evidence), height))
+            let connection = answer.connection;
+            Ok(Finding::FalseHeight { connection, evidence: Box::new(evidence), height })
         });
         report(actions, finding);
     }

@@ -204,9 +204,27 @@ pub enum Finding {
     /// So many outputs or requests were over the limit and are not kept.
     LimitReached(usize),
     /// An answer left out a transaction that matches the filter.
-    Omission(Box<OmissionEvidence>, Omission),
-    /// An answer gave the block's tree another height than it has, which is the second value.
-    FalseHeight(Box<HeightEvidence>, u32),
+    ///
+    /// The node on the connection with this number gave it, which need not be the present one:
+    /// answers outlive their connection. See [`Session::connection`].
+    Omission {
+        /// The number of the connection.
+        connection: u64,
+        /// What shows it to anyone.
+        evidence: Box<OmissionEvidence>,
+        /// What it shows.
+        omission: Omission,
+    },
+    /// An answer gave the block's tree another height than it has. As with an omission, the
+    /// connection tells whose answer it was.
+    FalseHeight {
+        /// The number of the connection.
+        connection: u64,
+        /// What shows it to anyone.
+        evidence: Box<HeightEvidence>,
+        /// The height that the tree has.
+        height: u32,
+    },
     /// What was shown is no evidence.
     NoEvidence(BlockHash, EvidenceError),
 }

@@ -41,6 +41,8 @@ pub struct Session {
     pub(super) config: Config,
     pub(super) watch: WatchSet,
     pub(super) connection: Option<Connection>,
+    /// Connections so far.
+    pub(super) connections: u64,
     pub(super) queue: VecDeque<BlockInChain>,
     pub(super) tip: Option<u32>,
     pub(super) stats: MatchStats,
@@ -134,6 +136,7 @@ impl Session {
             watch: WatchSet::new(config.filter.insert_keys, config.filter.insert_null_outpoint),
             config,
             connection: None,
+            connections: 0,
             queue: VecDeque::new(),
             tip: None,
             stats: MatchStats::new(0.0),
@@ -153,6 +156,15 @@ impl Session {
     /// The policy with the capacity as it is now. Keep tweak and capacity with the wallet.
     pub fn filter_policy(&self) -> &FilterPolicy {
         &self.config.filter
+    }
+
+    /// The number of the present connection, or of the last: they count from 1, one for each
+    /// [`Event::Connected`], and it is 0 before the first.
+    ///
+    /// Findings about an answer say the connection that it came on. Note which node each was to:
+    /// answers that can be held against a node outlive its connection.
+    pub fn connection(&self) -> u64 {
+        self.connections
     }
 
     /// The node's filter as far as it can be followed: it may hold more.
@@ -213,6 +225,7 @@ impl Session {
     fn connect(&mut self, actions: &mut Actions) {
         self.disconnect();
         self.connection = Some(Connection::default());
+        self.connections += 1;
         self.fences.start = self.fences.end;
         self.load(actions);
     }

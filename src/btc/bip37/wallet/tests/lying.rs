@@ -46,7 +46,7 @@ fn claim(world: &mut World, block: usize, index: u32) -> Finding {
 fn an_omission_is_shown_by_anyone_with_the_block() {
     let mut world = run(|block, _| Some(truth(block, &[])));
     assert_eq!(world.relevant(), []);
-    let Finding::Omission(evidence, omission) = claim(&mut world, 1, 3) else {
+    let Finding::Omission { evidence, omission, .. } = claim(&mut world, 1, 3) else {
         panic!("{:?}", world.findings.last());
     };
     assert_eq!((omission.index, omission.ground), (3, Ground::Output(0)));
@@ -87,7 +87,7 @@ fn an_unmatched_leaf_is_an_omission() {
         let shown: Vec<_> = neighbours.filter(|&i| (i as usize) < block.txdata.len()).collect();
         Some(truth(block, &shown))
     });
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
 }
 
 /// A tree of another height makes every honest path too long: the coinbase shows that.
@@ -112,7 +112,7 @@ fn a_false_height_is_shown_by_the_coinbase() {
     ));
     let coinbase = show(&world.blocks[1], 0);
     world.event(Event::HeightClaim(hash, coinbase));
-    let Some(Finding::FalseHeight(evidence, 3)) = world.findings.last() else {
+    let Some(Finding::FalseHeight { evidence, height: 3, .. }) = world.findings.last() else {
         panic!("{:?}", world.findings.last());
     };
     assert_eq!(evidence.verify(Network::Regtest), Ok(3));
@@ -138,7 +138,7 @@ fn fewer_transactions_at_the_same_height_are_no_way_out() {
     assert_eq!(world.blocks[1].txdata.len(), 7);
     world.event(Event::Request(vec![world.at(1)]));
     world.settle();
-    let Finding::Omission(evidence, omission) = claim(&mut world, 1, 6) else {
+    let Finding::Omission { evidence, omission, .. } = claim(&mut world, 1, 6) else {
         panic!("{:?}", world.findings.last());
     };
     assert_eq!((omission.index, omission.ground), (6, Ground::Output(0)));
@@ -255,7 +255,7 @@ fn evidence_waits_for_the_fence() {
     world.event(Event::Pong(u64::MAX));
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
     world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn out_of_turn_once_is_out_of_turn_for_good() {
     world.reconnect();
     world.event(Event::Request(vec![world.at(1)]));
     world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
 }
 
 /// What the pong has fenced off stays: a surplus answer to a request before it would have come
@@ -358,10 +358,42 @@ fn a_surplus_answer_takes_no_evidence_back() {
     let mut world = run(|block, _| Some(truth(block, &[])));
     let (surplus, _) = truth(&world.blocks[0], &[]);
     world.event(Event::MerkleBlock(surplus.clone()));
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
     world.reconnect();
     world.settle();
     world.event(Event::MerkleBlock(surplus));
     assert_eq!(world.count(|f| matches!(f, Finding::Unrequested(_))), 2);
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
+}
+
+/// Two nodes were asked for one block, and the first has lied: the finding says which it was.
+#[test]
+fn a_finding_says_on_which_connection_the_answer_came() {
+    let mut world = world();
+    assert_eq!(world.session.connection(), 1);
+    world.lie = |block, _| Some(truth(block, &[]));
+    world.request_from(0);
+    world.settle();
+    world.lie = |block, matched| Some(truth(block, matched));
+    world.reconnect();
+    world.request_from(0);
+    world.settle();
+    assert_eq!(world.relevant().len(), 2);
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { connection: 1, .. }));
+    // The other way round.
+    let mut world = self::world();
+    world.request_from(0);
+    world.settle();
+    world.lie = |block, _| {
+        let hashes = vec![block.header.merkle_root];
+        let header = block.header;
+        Some((MerkleBlock { header, num_transactions: 900, hashes, flags: vec![0] }, vec![]))
+    };
+    world.reconnect();
+    world.request_from(0);
+    world.settle();
+    let (hash, coinbase) = (world.blocks[1].block_hash(), show(&world.blocks[1], 0));
+    world.event(Event::HeightClaim(hash, coinbase));
+    assert!(matches!(world.findings.last(), Some(Finding::FalseHeight { connection: 2, .. })));
+    assert_eq!(world.session.connection(), 2);
 }
