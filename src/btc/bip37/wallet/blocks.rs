@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
-use bitcoin::{Transaction, Txid, Witness};
+use bitcoin::{BlockHash, Transaction, Txid, Witness};
 
 use super::claims::Answer;
 use super::session::{Actions, InFlight, Session, report};
@@ -186,6 +186,9 @@ impl Session {
         for (index, (txid, tx)) in open.delivered {
             self.confirmed(request.block, index, txid, tx, !request.superseded, actions);
         }
+        if !request.superseded {
+            self.lowest_since_advance(request.block);
+        }
         let transactions = u64::from(open.proof.num_transactions);
         self.stats.transactions = self.stats.transactions.saturating_add(transactions);
         let link = self.link(&request);
@@ -239,7 +242,10 @@ impl Session {
             self.filter_is_behind = true;
             self.refilter_from(block);
         }
-        self.advance(&relevance, Some(block), actions);
+        self.advance(&relevance, Some(block.hash), actions);
+        if counts {
+            self.lowest_since_advance(block);
+        }
         let place = Some((block.hash, index));
         let relevant = RelevantTransaction { transaction, txid, place, relevance };
         report(actions, Finding::Relevant(Box::new(relevant)));
@@ -266,7 +272,7 @@ impl Session {
     fn advance(
         &mut self,
         relevance: &super::Relevance,
-        block: Option<BlockInChain>,
+        block: Option<BlockHash>,
         actions: &mut Actions,
     ) {
         for label in relevance.received.iter().filter_map(|received| received.label) {
@@ -275,14 +281,18 @@ impl Session {
                 continue;
             }
             self.used.insert(label.keychain, label.index);
-            let first = self.advanced.entry(label.keychain).or_insert(block);
-            if let Some(block) = block
-                && first.is_none_or(|first| block.height < first.height)
-            {
-                *first = Some(block);
-            }
-            let block = block.map(|block| block.hash);
+            self.advanced.entry(label.keychain).or_insert(None);
             report(actions, Finding::KeychainAdvanced { label, block });
+        }
+    }
+
+    /// Notes that `block` was answered without the scripts to come of keychains that have
+    /// advanced: in it, before it, or by a transaction outside of blocks.
+    fn lowest_since_advance(&mut self, block: BlockInChain) {
+        for lowest in self.advanced.values_mut() {
+            if lowest.is_none_or(|lowest| block.height < lowest.height) {
+                *lowest = Some(block);
+            }
         }
     }
 

@@ -53,7 +53,8 @@ pub struct Session {
     pub(super) refilter: Option<BlockInChain>,
     /// The highest index used of each keychain.
     pub(super) used: BTreeMap<u32, u32>,
-    /// Keychains that have advanced and got no scripts since; with the first such block.
+    /// Keychains that have advanced and got no scripts since; with the lowest block of the chain
+    /// that was answered since, from the one that advanced it on.
     pub(super) advanced: BTreeMap<u32, Option<BlockInChain>>,
     pub(super) recent: Recent,
     pub(super) missing: BTreeMap<Txid, (BlockInChain, u32)>,
@@ -296,6 +297,7 @@ impl Session {
     fn reorganize(&mut self, height: u32) {
         self.queue.retain(|block| block.height < height);
         self.missing.retain(|_, (block, _)| block.height < height);
+        // The blocks in their place are noted as they are answered.
         for block in self.advanced.values_mut() {
             block.take_if(|block| block.height >= height);
         }

@@ -4,4 +4,5 @@
 mod crossing;
 mod honest;
 mod lying;
+mod missed;
 mod node;

@@ -1,0 +1,75 @@
+//! What could be missed between a keychain's advance and the scripts that follow it.
+
+use bitcoin::hashes::Hash as _;
+use bitcoin::{OutPoint, Transaction, Txid};
+
+use super::node::{World, block, script, tx, watched};
+use crate::btc::bip37::wallet::{BlockInChain, Event, FilterPolicy, Finding};
+
+/// A transaction that pays to the wallet's script number `index`.
+fn pay(index: u32) -> Transaction {
+    tx(&[OutPoint::new(Txid::hash(&index.to_le_bytes()), 0)], &[script(index)])
+}
+
+/// A session that watches the scripts below `scripts`.
+fn world(scripts: u32, blocks: Vec<bitcoin::Block>) -> World {
+    let mut world = World::new(FilterPolicy::new(7), blocks);
+    world.event(Event::Watch((0..scripts).map(watched).collect()));
+    world.event(Event::Connected);
+    world.settle();
+    world
+}
+
+/// A transaction outside of blocks reveals an index, and blocks are answered before the scripts
+/// that follow it are watched.
+#[test]
+fn a_block_between_an_unconfirmed_advance_and_its_scripts() {
+    let (five, twenty) = (pay(5), pay(20));
+    let want = twenty.compute_txid();
+    let blocks = vec![block(0, vec![]), block(1, vec![five.clone(), twenty]), block(2, vec![])];
+    let mut world = world(6, blocks);
+    world.event(Event::Tx(five));
+    let advanced = |finding: &Finding| matches!(finding, Finding::KeychainAdvanced { .. });
+    assert_eq!(world.count(advanced), 1);
+    world.request_from(1);
+    world.settle();
+    world.event(Event::Watch((6..26).map(watched).collect()));
+    assert_eq!(world.findings.last(), Some(&Finding::Refilter(world.at(1))));
+    world.request_from(1);
+    world.settle();
+    assert!(world.relevant().contains(&want));
+}
+
+/// The block that advanced a keychain is replaced by another, which is answered before the
+/// scripts that follow are watched.
+#[test]
+fn a_reorganization_between_an_advance_and_its_scripts() {
+    let (five, twenty) = (pay(5), pay(20));
+    let want = twenty.compute_txid();
+    let blocks = vec![block(7, vec![five.clone()]), block(7, vec![five, twenty])];
+    let mut world = world(6, blocks);
+    let at = |world: &World, i| BlockInChain { height: 7, ..world.at(i) };
+    let (old, new) = (at(&world, 0), at(&world, 1));
+    world.event(Event::Request(vec![old]));
+    world.settle();
+    world.event(Event::Reorganized(7));
+    world.event(Event::Request(vec![new]));
+    world.settle();
+    world.event(Event::Watch((6..26).map(watched).collect()));
+    assert_eq!(world.findings.last(), Some(&Finding::Refilter(new)));
+    world.event(Event::Request(vec![new]));
+    world.settle();
+    assert!(world.relevant().contains(&want));
+}
+
+/// A block that the chain has dropped advances a keychain: nobody is sent back to it.
+#[test]
+fn no_one_is_sent_back_to_a_dropped_block() {
+    let mut world = world(6, vec![block(7, vec![pay(5)])]);
+    world.request_from(0);
+    world.event(Event::Reorganized(0));
+    world.settle();
+    assert_eq!(world.count(|f| matches!(f, Finding::KeychainAdvanced { .. })), 1);
+    world.event(Event::Watch((6..26).map(watched).collect()));
+    assert_eq!(world.count(|f| matches!(f, Finding::Refilter(_))), 0);
+}
