@@ -245,25 +245,21 @@ impl Session {
 
     fn add_watched(&mut self, watched: Vec<Watched>, actions: &mut Actions) {
         let mut keychains = BTreeSet::new();
-        let mut is_new = false;
         for watched in watched {
             let label = match &watched {
                 Watched::Key { label, .. } | Watched::Script { label, .. } => *label,
                 Watched::OutPoint(_) => None,
             };
             match self.watch.watch(watched) {
-                Ok(false) => {}
-                Ok(true) => {
-                    is_new = true;
-                    keychains.extend(label.map(|label| label.keychain));
+                Ok(new) => {
+                    self.filter_is_behind |= new.element;
+                    // What pays to a script whose element was there was taken for foreign.
+                    let counts = new.element || new.script;
+                    keychains.extend(label.filter(|_| counts).map(|label| label.keychain));
                 }
                 Err(script) => report(actions, Finding::Unwatchable(script)),
             }
         }
-        if !is_new {
-            return;
-        }
-        self.filter_is_behind = true;
         for keychain in keychains {
             if let Some(Some(block)) = self.advanced.remove(&keychain) {
                 self.refilter_from(block);

@@ -102,6 +102,15 @@ pub(super) struct WatchSet {
     addresses: usize,
 }
 
+/// What was new of something to watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct New {
+    /// The filter lacks it.
+    pub(super) element: bool,
+    /// A script is compared that was not before.
+    pub(super) script: bool,
+}
+
 /// How many outputs of unconfirmed transactions are remembered.
 const MAX_UNCONFIRMED: usize = 1_000;
 
@@ -137,24 +146,25 @@ impl WatchSet {
         self.addresses
     }
 
-    /// Adds `watched` and returns whether it is new to the filter.
+    /// Adds `watched` and returns what of it is new.
     ///
     /// # Errors
     /// The script back, if no filter can see it: it pushes no data.
-    pub(super) fn watch(&mut self, watched: Watched) -> Result<bool, ScriptBuf> {
-        match watched {
-            Watched::Key { key, label } => Ok(self.watch_key(&key, label)),
+    pub(super) fn watch(&mut self, watched: Watched) -> Result<New, ScriptBuf> {
+        let before = self.scripts.len();
+        let element = match watched {
+            Watched::Key { key, label } => self.watch_key(&key, label),
             Watched::Script { script, label } => {
                 // One push is enough for a match: the longest has the fewest accidental ones.
                 let longest = pushes(script.as_bytes()).max_by_key(|data| data.len());
                 let Some(element) = longest.map(<[u8]>::to_vec) else { return Err(script) };
-                let before = self.scripts.len();
                 self.watch_script(script, label, false);
                 self.addresses += self.scripts.len() - before;
-                Ok(self.elements.insert(element))
+                self.elements.insert(element)
             }
-            Watched::OutPoint(outpoint) => Ok(self.watch_outpoint(outpoint)),
-        }
+            Watched::OutPoint(outpoint) => self.watch_outpoint(outpoint),
+        };
+        Ok(New { element, script: self.scripts.len() > before })
     }
 
     fn watch_key(&mut self, key: &PublicKey, label: Option<Label>) -> bool {

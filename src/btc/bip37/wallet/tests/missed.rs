@@ -1,10 +1,10 @@
 //! What could be missed between a keychain's advance and the scripts that follow it.
 
 use bitcoin::hashes::Hash as _;
-use bitcoin::{OutPoint, Transaction, Txid};
+use bitcoin::{OutPoint, ScriptBuf, Transaction, Txid, WPubkeyHash};
 
 use super::node::{World, block, script, tx, watched};
-use crate::btc::bip37::wallet::{BlockInChain, Event, FilterPolicy, Finding};
+use crate::btc::bip37::wallet::{BlockInChain, Event, FilterPolicy, Finding, Label, Watched};
 
 /// A transaction that pays to the wallet's script number `index`.
 fn pay(index: u32) -> Transaction {
@@ -72,4 +72,32 @@ fn no_one_is_sent_back_to_a_dropped_block() {
     assert_eq!(world.count(|f| matches!(f, Finding::KeychainAdvanced { .. })), 1);
     world.event(Event::Watch((6..26).map(watched).collect()));
     assert_eq!(world.count(|f| matches!(f, Finding::Refilter(_))), 0);
+}
+
+/// A script that follows in its keychain shows the filter what another one does already: what
+/// paid to it was foreign until then.
+#[test]
+fn a_new_script_whose_element_is_not_new() {
+    let hash = WPubkeyHash::hash(&[7]);
+    let (witness, legacy) =
+        (ScriptBuf::new_p2wpkh(&hash), ScriptBuf::new_p2pkh(&hash.to_raw_hash().into()));
+    let pays = tx(&[OutPoint::new(Txid::hash(&[8]), 0)], &[witness.clone()]);
+    let want = pays.compute_txid();
+    let mut world = world(1, vec![block(0, vec![pay(0), pays])]);
+    world.event(Event::Watch(vec![Watched::Script { script: legacy, label: None }]));
+    world.request_from(0);
+    world.settle();
+    let first = world.at(0);
+    assert!(world.findings.contains(&Finding::FalsePositive(want, Some(first.hash))));
+    let label = Some(Label { keychain: 0, index: 1 });
+    let follows = Event::Watch(vec![Watched::Script { script: witness, label }]);
+    world.event(follows.clone());
+    assert_eq!(world.findings.last(), Some(&Finding::Refilter(first)));
+    assert!(world.to_node.is_empty(), "the filter has it");
+    world.request_from(0);
+    world.settle();
+    assert!(world.relevant().contains(&want));
+    let before = world.findings.len();
+    world.event(follows);
+    assert_eq!(world.findings.len(), before);
 }
