@@ -3,12 +3,14 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use bitcoin::{BlockHash, Transaction, Txid, Witness};
 
 use super::claims::Answer;
+use super::recent::Standing;
 use super::session::{Actions, InFlight, Session, report};
-use super::{BlockInChain, Finding, RelevantTransaction};
+use super::{BlockInChain, Finding, Relevance, RelevantTransaction};
 use crate::btc::bip37::{BloomFilter, Inclusion, MerkleBlock, Policy, Proof, ProofError};
 
 /// The most that the transactions of a block have without witness: a quarter of
@@ -31,6 +33,17 @@ pub(super) struct OpenBlock {
     bytes: usize,
     /// The filter that the answer can be held against.
     filter: Option<Arc<BloomFilter>>,
+}
+
+/// Where a confirmed transaction stands.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    block: BlockInChain,
+    index: u32,
+    /// What the node's filter lacks of it is a reason to start over.
+    counts: bool,
+    /// The caller's chain has the block.
+    in_chain: bool,
 }
 
 /// What became of a transaction for an open block.
@@ -146,7 +159,10 @@ impl Session {
             Some((block, index)) if tx.base_size() == 64 => {
                 report(actions, Finding::Refused { block: block.hash, index, txid });
             }
-            Some((block, index)) => self.confirmed(block, index, txid, tx, true, actions),
+            Some((block, index)) => {
+                let place = Place { block, index, counts: true, in_chain: true };
+                self.confirmed(place, txid, tx, actions);
+            }
             None => self.unconfirmed(txid, tx, actions),
         }
     }
@@ -162,7 +178,7 @@ impl Session {
             if delivered || open.refused.contains(&txid) {
                 continue;
             }
-            if let Some(copy) = self.recent.by_txid.get(&txid) {
+            if let Some(copy) = self.recent.get(&txid) {
                 match open.deliver(txid, copy.clone()) {
                     Delivery::Taken => {}
                     Delivery::Refused(finding) => report(actions, finding),
@@ -184,7 +200,13 @@ impl Session {
             }
         }
         for (index, (txid, tx)) in open.delivered {
-            self.confirmed(request.block, index, txid, tx, !request.superseded, actions);
+            let place = Place {
+                block: request.block,
+                index,
+                counts: !request.superseded,
+                in_chain: request.in_chain,
+            };
+            self.confirmed(place, txid, tx, actions);
         }
         if !request.superseded {
             self.lowest_since_advance(request.block);
@@ -209,20 +231,23 @@ impl Session {
         }
     }
 
-    /// A transaction in a block: the wallet's, or a false positive. If `counts`, what the node's
-    /// filter lacks of it is a reason to start over.
+    /// A transaction in a block: the wallet's, or a false positive.
     fn confirmed(
         &mut self,
-        block: BlockInChain,
-        index: u32,
+        place: Place,
         txid: Txid,
         transaction: Transaction,
-        counts: bool,
         actions: &mut Actions,
     ) {
+        let Place { block, index, counts, in_chain } = place;
         let relevance = self.watch.relevance(&transaction);
+        let standing = if in_chain {
+            Standing::InBlock { height: block.height, reported: !relevance.is_empty() }
+        } else {
+            Standing::Dropped
+        };
         // Asked again for the block, the node may not send it again.
-        self.recent.insert(txid, transaction.clone(), self.config.limits.cached_bytes);
+        self.recent.insert(txid, &transaction, standing, self.config.limits.cached_bytes);
         if relevance.is_empty() {
             let is_null_outpoint = self.config.filter.insert_null_outpoint && index == 0;
             if !is_null_outpoint {
@@ -252,29 +277,52 @@ impl Session {
     }
 
     fn unconfirmed(&mut self, txid: Txid, tx: Transaction, actions: &mut Actions) {
-        if self.recent.by_txid.contains_key(&txid) {
+        let standing = self.recent.standing(&txid);
+        if standing.is_some_and(Standing::is_reported) {
             return;
         }
         // The node may have announced it under a filter before this one: the copy of the node's
         // filter, a lower bound, does not take it in.
         let relevance = self.watch.relevance(&tx);
-        self.recent.insert(txid, tx.clone(), self.config.limits.cached_bytes);
-        if relevance.is_empty() {
-            return report(actions, Finding::FalsePositive(txid, None));
+        if !relevance.is_empty() {
+            return self.report_unconfirmed(txid, tx, relevance, actions);
         }
+        if standing.is_none() {
+            let limit = self.config.limits.cached_bytes;
+            self.recent.insert(txid, &tx, Standing::Foreign, limit);
+            report(actions, Finding::FalsePositive(txid, None));
+        }
+    }
+
+    fn report_unconfirmed(
+        &mut self,
+        txid: Txid,
+        transaction: Transaction,
+        relevance: Relevance,
+        actions: &mut Actions,
+    ) {
+        let limit = self.config.limits.cached_bytes;
+        self.recent.insert(txid, &transaction, Standing::Reported, limit);
         self.watch.learn_unconfirmed(txid, &relevance);
         self.advance(&relevance, None, actions);
-        let relevant = RelevantTransaction { transaction: tx, txid, place: None, relevance };
+        let relevant = RelevantTransaction { transaction, txid, place: None, relevance };
         report(actions, Finding::Relevant(Box::new(relevant)));
     }
 
+    /// Reports what came outside of blocks before it was known to be the wallet's.
+    pub(super) fn compare_again(&mut self, actions: &mut Actions) {
+        let is_own = |(txid, tx)| (!self.watch.relevance(tx).is_empty()).then_some(txid);
+        let own: Vec<Txid> = self.recent.foreign().filter_map(is_own).collect();
+        for txid in own {
+            if let Some(tx) = self.recent.get(&txid).cloned() {
+                let relevance = self.watch.relevance(&tx);
+                self.report_unconfirmed(txid, tx, relevance, actions);
+            }
+        }
+    }
+
     /// Notes the highest index used of each keychain.
-    fn advance(
-        &mut self,
-        relevance: &super::Relevance,
-        block: Option<BlockHash>,
-        actions: &mut Actions,
-    ) {
+    fn advance(&mut self, relevance: &Relevance, block: Option<BlockHash>, actions: &mut Actions) {
         for label in relevance.received.iter().filter_map(|received| received.label) {
             let used = self.used.get(&label.keychain);
             if used.is_some_and(|&used| used >= label.index) {

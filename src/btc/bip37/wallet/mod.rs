@@ -34,6 +34,7 @@ mod evidence;
 #[cfg(feature = "std")]
 mod messages;
 mod policy;
+mod recent;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -83,6 +84,7 @@ pub enum Event {
     /// The height of the best header. With it, proofs say how deep a block is.
     Tip(u32),
     /// The chain of headers has changed from this height on: requests from there are dropped.
+    /// The wallet's transactions from there are unconfirmed, and are reported so if they come.
     Reorganized(u32),
     /// The wallet knows this index of a keychain, and all before it, to be used.
     Used(Label),

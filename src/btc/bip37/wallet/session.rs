@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
 
-use bitcoin::{BlockHash, Transaction, Txid};
+use bitcoin::{BlockHash, Txid};
 
 use super::blocks::OpenBlock;
 use super::claims::Answer;
+use super::recent::Recent;
 use super::watch::WatchSet;
 use super::{
     Action, BlockInChain, Config, Event, FilterPolicy, Finding, MatchStats, Message, PrivacyReport,
@@ -93,32 +94,6 @@ pub(super) struct InFlight {
     sent: Duration,
 }
 
-/// Transactions that came outside of blocks, the oldest dropped first.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Recent {
-    pub(super) by_txid: BTreeMap<Txid, Transaction>,
-    order: VecDeque<(Txid, usize)>,
-    bytes: usize,
-}
-
-impl Recent {
-    pub(super) fn insert(&mut self, txid: Txid, tx: Transaction, max_bytes: usize) {
-        // What a transaction takes in memory is at most a few times its size; an empty one counts
-        // too.
-        let size = tx.base_size() + 200;
-        if size > max_bytes || self.by_txid.insert(txid, tx).is_some() {
-            return;
-        }
-        self.order.push_back((txid, size));
-        self.bytes += size;
-        while self.bytes > max_bytes {
-            let Some((oldest, size)) = self.order.pop_front() else { break };
-            self.by_txid.remove(&oldest);
-            self.bytes -= size;
-        }
-    }
-}
-
 /// The most that one `getdata` may ask for (Core's `MAX_INV_SZ`).
 const MAX_INV_SIZE: usize = 50_000;
 
@@ -191,7 +166,8 @@ impl Session {
     ///
     /// # Cost
     /// In proportion to the event: an answer's tree and transactions, a claim's path. Loading a
-    /// filter inserts everything watched.
+    /// filter inserts everything watched; watching more compares the transactions kept of those
+    /// that came outside of blocks.
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -245,6 +221,7 @@ impl Session {
 
     fn add_watched(&mut self, watched: Vec<Watched>, actions: &mut Actions) {
         let mut keychains = BTreeSet::new();
+        let mut is_new = false;
         for watched in watched {
             let label = match &watched {
                 Watched::Key { label, .. } | Watched::Script { label, .. } => *label,
@@ -252,6 +229,7 @@ impl Session {
             };
             match self.watch.watch(watched) {
                 Ok(new) => {
+                    is_new |= new.element || new.script;
                     self.filter_is_behind |= new.element;
                     // What pays to a script whose element was there was taken for foreign.
                     let counts = new.element || new.script;
@@ -264,6 +242,9 @@ impl Session {
             if let Some(Some(block)) = self.advanced.remove(&keychain) {
                 self.refilter_from(block);
             }
+        }
+        if is_new {
+            self.compare_again(actions);
         }
     }
 
@@ -293,6 +274,7 @@ impl Session {
     fn reorganize(&mut self, height: u32) {
         self.queue.retain(|block| block.height < height);
         self.missing.retain(|_, (block, _)| block.height < height);
+        self.recent.reorganize(height);
         // The blocks in their place are noted as they are answered.
         for block in self.advanced.values_mut() {
             block.take_if(|block| block.height >= height);

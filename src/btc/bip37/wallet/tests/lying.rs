@@ -185,7 +185,7 @@ fn witnesses_are_dropped() {
     assert!(open.delivered.values().all(|(_, tx)| *tx == receive));
     assert_eq!(open.delivered.len(), 1);
     world.event(Event::Other);
-    assert_eq!(world.session.recent.by_txid[&foreign.compute_txid()], foreign);
+    assert_eq!(world.session.recent.get(&foreign.compute_txid()), Some(&foreign));
     let reported = world.findings.iter().find_map(|finding| match finding {
         Finding::Relevant(relevant) => Some(&relevant.transaction),
         _ => None,

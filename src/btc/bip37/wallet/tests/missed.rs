@@ -101,3 +101,60 @@ fn a_new_script_whose_element_is_not_new() {
     world.event(follows);
     assert_eq!(world.findings.len(), before);
 }
+
+/// How often a transaction was reported as the wallet's, and unconfirmed.
+fn unconfirmed(world: &World, tx: &Transaction) -> usize {
+    let txid = tx.compute_txid();
+    let is_it = |finding: &&Finding| matches!(finding, Finding::Relevant(own) if own.txid == txid && own.place.is_none());
+    world.findings.iter().filter(is_it).count()
+}
+
+/// What came outside of blocks before its script was watched is the wallet's from then on.
+#[test]
+fn an_unconfirmed_transaction_before_its_script() {
+    let coin = tx(&[OutPoint::new(Txid::hash(&[1]), 0)], &[script(0), script(1)]);
+    let child = tx(&[OutPoint::new(coin.compute_txid(), 0)], &[script(1)]);
+    let mut world = world(1, vec![]);
+    for index in [3, 2] {
+        world.event(Event::Tx(pay(index)));
+        world.event(Event::Tx(pay(index)));
+        let foreign = Finding::FalsePositive(pay(index).compute_txid(), None);
+        assert_eq!(world.findings.iter().filter(|&f| *f == foreign).count(), 1);
+    }
+    world.event(Event::Watch((1..3).map(watched).collect()));
+    assert_eq!([unconfirmed(&world, &pay(2)), unconfirmed(&world, &pay(3))], [1, 0]);
+    // Not the wallet's at first, since its coin came after it; it is once it comes again.
+    let spend = tx(&[OutPoint::new(child.compute_txid(), 0)], &[script(1_000_000)]);
+    world.event(Event::Tx(spend.clone()));
+    world.event(Event::Tx(child.clone()));
+    world.event(Event::Tx(coin));
+    assert_eq!(unconfirmed(&world, &spend), 0);
+    for _ in 0..2 {
+        world.event(Event::Tx(spend.clone()));
+        world.event(Event::Tx(child.clone()));
+        assert_eq!([unconfirmed(&world, &spend), unconfirmed(&world, &child)], [1, 1]);
+    }
+}
+
+/// What was confirmed is unconfirmed again, and said to be once more; before, it is not.
+#[test]
+fn unconfirmed_again_after_a_reorganization() {
+    let own = pay(0);
+    let mut world = world(1, vec![block(0, vec![]), block(1, vec![own.clone()])]);
+    world.request_from(0);
+    world.settle();
+    for (height, times) in [(2, 0), (1, 1), (1, 1)] {
+        world.event(Event::Reorganized(height));
+        world.event(Event::Watch(vec![watched(height + 10)]));
+        world.event(Event::Tx(own.clone()));
+        assert_eq!(unconfirmed(&world, &own), times);
+    }
+    // Its block is dropped while it is under way.
+    let mut world = self::world(1, world.blocks);
+    world.request_from(0);
+    world.event(Event::Reorganized(1));
+    world.settle();
+    assert_eq!(world.relevant(), [own.compute_txid()]);
+    world.event(Event::Tx(own.clone()));
+    assert_eq!(unconfirmed(&world, &own), 1);
+}
