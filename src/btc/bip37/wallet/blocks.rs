@@ -217,7 +217,7 @@ impl Session {
         report(actions, Finding::Block(Box::new(open.proof.linked(link))));
         self.advise_refresh(actions);
         if let Some(filter) = open.filter {
-            self.answers.push_back(Answer {
+            self.keep_answer(Answer {
                 block_hash: hash,
                 merkle_block: open.merkle_block,
                 filter,
@@ -225,9 +225,6 @@ impl Session {
                 fence: request.fence,
                 settled: false,
             });
-            while self.answers.len() > self.config.limits.answers {
-                self.answers.pop_front();
-            }
         }
     }
 
@@ -355,14 +352,14 @@ impl Session {
         }
     }
 
-    /// The node has come to the end of what was asked before the ping with this nonce.
-    pub(super) fn fence(&mut self, nonce: u64, actions: &mut Actions) {
+    /// The node has come to the end of what was asked before this fence.
+    pub(super) fn fence(&mut self, fence: u64, actions: &mut Actions) {
         let Some(connection) = &mut self.connection else { return };
-        if !self.fences.contains(&nonce) {
+        if !self.fences.contains(&fence) {
             return;
         }
         for request in &connection.in_flight {
-            if request.fence > nonce {
+            if request.fence > fence {
                 continue;
             }
             if connection.passed_over.len() < MAX_PASSED_OVER {
@@ -374,10 +371,10 @@ impl Session {
                 report(actions, Finding::Unanswered(request.block.hash));
             }
         }
-        connection.in_flight.retain(|request| request.fence > nonce);
+        connection.in_flight.retain(|request| request.fence > fence);
         if !connection.out_of_turn {
             for answer in &mut self.answers {
-                answer.settled |= answer.fence <= nonce;
+                answer.settled |= answer.fence <= fence;
             }
         }
     }

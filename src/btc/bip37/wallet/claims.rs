@@ -22,7 +22,34 @@ pub(super) struct Answer {
     pub(super) settled: bool,
 }
 
+impl Answer {
+    /// Its bytes without the filter; an empty one counts too.
+    fn size(&self) -> usize {
+        self.merkle_block.hashes.len() * 32 + self.merkle_block.flags.len() + 200
+    }
+}
+
 impl Session {
+    /// Keeps an answer, and drops the oldest that are too many.
+    pub(super) fn keep_answer(&mut self, answer: Answer) {
+        self.answers.push_back(answer);
+        // From the latest back; answers to one filter share it.
+        let (mut bytes, mut keep) = (0, 0);
+        let mut filter = None;
+        for answer in self.answers.iter().rev().take(self.config.limits.answers) {
+            bytes += answer.size();
+            if filter.is_none_or(|filter| !Arc::ptr_eq(filter, &answer.filter)) {
+                bytes += answer.filter.data().len();
+                filter = Some(&answer.filter);
+            }
+            if bytes > self.config.limits.answer_bytes {
+                break;
+            }
+            keep += 1;
+        }
+        self.answers.drain(..self.answers.len() - keep);
+    }
+
     pub(super) fn omission(
         &self,
         block: BlockHash,

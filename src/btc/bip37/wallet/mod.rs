@@ -94,7 +94,7 @@ pub enum Event {
     MerkleBlock(MerkleBlock),
     /// The node sent a transaction. Its witnesses are dropped: nodes send none here.
     Tx(Transaction),
-    /// The node sent a `pong`.
+    /// The node sent a `pong`: to a ping of the session, or of the caller, which is passed over.
     Pong(u64),
     /// The node sent any other message.
     Other,
@@ -125,7 +125,8 @@ pub enum Message {
     FilterAdd(AddedData),
     /// `getdata` for filtered blocks.
     GetFilteredBlocks(Vec<BlockHash>),
-    /// `ping`, which fences off the answers before its `pong`.
+    /// `ping`, which fences off the answers before its `pong`. The caller's own pings must not
+    /// use its nonce; random ones do not.
     Ping(u64),
 }
 

@@ -61,7 +61,7 @@ pub struct Session {
     pub(super) missing: BTreeMap<Txid, (BlockInChain, u32)>,
     pub(super) answers: VecDeque<Answer>,
     last_parameters: Option<(usize, u32)>,
-    /// The nonces of pings sent on this connection; the end is the next one.
+    /// The fences sent on this connection; the end is the next one. See [`ping_nonce`].
     pub(super) fences: Range<u64>,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Connection {
 pub(super) struct InFlight {
     pub(super) block: BlockInChain,
     pub(super) generation: u64,
-    /// Its answers come before the `pong` with this nonce.
+    /// Its answers come before the `pong` of this fence.
     pub(super) fence: u64,
     /// It is asked for again later: what it misses is of no concern.
     pub(super) superseded: bool,
@@ -97,6 +97,20 @@ pub(super) struct InFlight {
 /// The most that one `getdata` may ask for (Core's `MAX_INV_SZ`).
 const MAX_INV_SIZE: usize = 50_000;
 
+/// An odd number (2^64 over the golden ratio), and its inverse modulo 2^64.
+const NONCE_FACTOR: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xf1de_83e1_9937_733d];
+
+/// The nonce of a fence's ping: fences follow one another, and often from 0, as the nonces of
+/// the caller's own pings may.
+pub(super) fn ping_nonce(fence: u64) -> u64 {
+    fence.wrapping_mul(NONCE_FACTOR[0]) ^ NONCE_FACTOR[1]
+}
+
+/// The fence whose ping has this nonce.
+pub(super) fn fence_of(nonce: u64) -> u64 {
+    (nonce ^ NONCE_FACTOR[1]).wrapping_mul(NONCE_FACTOR[1])
+}
+
 /// Collects actions.
 pub(super) type Actions = Vec<Action>;
 
@@ -107,7 +121,7 @@ pub(super) fn report(actions: &mut Actions, finding: Finding) {
 impl Session {
     /// A session that watches nothing and is not connected.
     pub fn new(config: Config) -> Self {
-        let first_nonce = u64::from(config.filter.tweak) << 31;
+        let first_fence = u64::from(config.filter.tweak) << 31;
         Self {
             watch: WatchSet::new(config.filter.insert_keys, config.filter.insert_null_outpoint),
             config,
@@ -125,7 +139,7 @@ impl Session {
             missing: BTreeMap::new(),
             answers: VecDeque::new(),
             last_parameters: None,
-            fences: first_nonce..first_nonce,
+            fences: first_fence..first_fence,
         }
     }
 
@@ -162,7 +176,7 @@ impl Session {
     }
 
     /// Takes an event at the time `now`, counted from any one moment, and returns what to do, in
-    /// order.
+    /// order. Where `now` is less than before, waiting counts from there.
     ///
     /// # Cost
     /// In proportion to the event: an answer's tree and transactions, a claim's path. Loading a
@@ -186,7 +200,7 @@ impl Session {
             Event::Tx(tx) => self.transaction(tx, &mut actions),
             Event::Pong(nonce) => {
                 self.close(&mut actions);
-                self.fence(nonce, &mut actions);
+                self.fence(fence_of(nonce), &mut actions);
             }
             Event::Other => self.close(&mut actions),
             Event::OmissionClaim(block, shown) => self.omission(block, &shown, &mut actions),
@@ -418,18 +432,20 @@ impl Session {
         }
         if !blocks.is_empty() {
             actions.push(Action::Send(Message::GetFilteredBlocks(blocks)));
-            actions.push(Action::Send(Message::Ping(self.fences.end)));
+            actions.push(Action::Send(Message::Ping(ping_nonce(self.fences.end))));
             self.fences.end += 1;
         }
     }
 
     fn check_patience(&mut self, now: Duration, actions: &mut Actions) {
         let Some(connection) = &mut self.connection else { return };
-        let open = connection.open.as_ref().map(|open| &open.request);
-        let Some(oldest) = open.or(connection.in_flight.front()) else {
+        let open = connection.open.as_mut().map(|open| &mut open.request);
+        let Some(oldest) = open.or(connection.in_flight.front_mut()) else {
             connection.stall_reported = false;
             return;
         };
+        // The clock may have been set back.
+        oldest.sent = oldest.sent.min(now);
         let waited = now.saturating_sub(oldest.sent);
         let stalled = waited > self.config.limits.patience;
         if stalled && !connection.stall_reported {
