@@ -81,7 +81,7 @@ fn a_new_script_whose_element_is_not_new() {
     let hash = WPubkeyHash::hash(&[7]);
     let (witness, legacy) =
         (ScriptBuf::new_p2wpkh(&hash), ScriptBuf::new_p2pkh(&hash.to_raw_hash().into()));
-    let pays = tx(&[OutPoint::new(Txid::hash(&[8]), 0)], &[witness.clone()]);
+    let pays = tx(&[OutPoint::new(Txid::hash(&[8]), 0)], std::slice::from_ref(&witness));
     let want = pays.compute_txid();
     let mut world = world(1, vec![block(0, vec![pay(0), pays])]);
     world.event(Event::Watch(vec![Watched::Script { script: legacy, label: None }]));
