@@ -3,12 +3,14 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use bitcoin::{Transaction, Txid};
+use bitcoin::{BlockHash, Transaction, Txid, Witness};
 
 use super::claims::Answer;
+use super::recent::Standing;
 use super::session::{Actions, InFlight, Session, report};
-use super::{BlockInChain, Finding, RelevantTransaction};
+use super::{BlockInChain, Finding, Relevance, RelevantTransaction};
 use crate::btc::bip37::{BloomFilter, Inclusion, MerkleBlock, Policy, Proof, ProofError};
 
 /// The most that the transactions of a block have without witness: a quarter of
@@ -25,12 +27,23 @@ pub(super) struct OpenBlock {
     merkle_block: MerkleBlock,
     proof: Proof,
     /// By position, with the ids.
-    delivered: BTreeMap<u32, (Txid, Transaction)>,
+    pub(super) delivered: BTreeMap<u32, (Txid, Transaction)>,
     /// Transactions that came and are passed over.
     refused: BTreeSet<Txid>,
     bytes: usize,
     /// The filter that the answer can be held against.
     filter: Option<Arc<BloomFilter>>,
+}
+
+/// Where a confirmed transaction stands.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    block: BlockInChain,
+    index: u32,
+    /// What the node's filter lacks of it is a reason to start over.
+    counts: bool,
+    /// The caller's chain has the block.
+    in_chain: bool,
 }
 
 /// What became of a transaction for an open block.
@@ -77,9 +90,10 @@ impl Session {
         let Some(connection) = &mut self.connection else { return };
         let asked = connection.in_flight.iter().position(|request| request.block.hash == hash);
         let Some(request) = asked.and_then(|place| connection.in_flight.remove(place)) else {
-            // Which answer belongs to which request is no longer certain.
+            // Which answer belongs to which request is no longer certain; but before a pong that
+            // has come, or on a connection before, there was none too many.
             connection.out_of_turn = true;
-            self.answers.clear();
+            self.answers.retain(|answer| answer.settled);
             return report(actions, Finding::Unrequested(hash));
         };
         let proof = match Proof::verify(&merkle_block, Policy::Strict(self.config.network), []) {
@@ -105,7 +119,12 @@ impl Session {
         }
     }
 
-    pub(super) fn transaction(&mut self, tx: Transaction, actions: &mut Actions) {
+    /// A transaction, of an open block or not. Witnesses are dropped: what BIP37 delivers has
+    /// none, no id commits to them, and no limit counts them.
+    pub(super) fn transaction(&mut self, mut tx: Transaction, actions: &mut Actions) {
+        for input in &mut tx.input {
+            input.witness = Witness::new();
+        }
         let txid = tx.compute_txid();
         let slot = self.connection.as_mut().map(|connection| &mut connection.open);
         if let Some(slot) = slot
@@ -140,7 +159,10 @@ impl Session {
             Some((block, index)) if tx.base_size() == 64 => {
                 report(actions, Finding::Refused { block: block.hash, index, txid });
             }
-            Some((block, index)) => self.confirmed(block, index, txid, tx, true, actions),
+            Some((block, index)) => {
+                let place = Place { block, index, counts: true, in_chain: true };
+                self.confirmed(place, txid, tx, actions);
+            }
             None => self.unconfirmed(txid, tx, actions),
         }
     }
@@ -156,7 +178,7 @@ impl Session {
             if delivered || open.refused.contains(&txid) {
                 continue;
             }
-            if let Some(copy) = self.recent.by_txid.get(&txid) {
+            if let Some(copy) = self.recent.get(&txid) {
                 match open.deliver(txid, copy.clone()) {
                     Delivery::Taken => {}
                     Delivery::Refused(finding) => report(actions, finding),
@@ -178,7 +200,16 @@ impl Session {
             }
         }
         for (index, (txid, tx)) in open.delivered {
-            self.confirmed(request.block, index, txid, tx, !request.superseded, actions);
+            let place = Place {
+                block: request.block,
+                index,
+                counts: !request.superseded,
+                in_chain: request.in_chain,
+            };
+            self.confirmed(place, txid, tx, actions);
+        }
+        if !request.superseded {
+            self.lowest_since_advance(request.block);
         }
         let transactions = u64::from(open.proof.num_transactions);
         self.stats.transactions = self.stats.transactions.saturating_add(transactions);
@@ -186,33 +217,34 @@ impl Session {
         report(actions, Finding::Block(Box::new(open.proof.linked(link))));
         self.advise_refresh(actions);
         if let Some(filter) = open.filter {
-            self.answers.push_back(Answer {
+            self.keep_answer(Answer {
                 block_hash: hash,
                 merkle_block: open.merkle_block,
                 filter,
+                connection: self.connections,
                 fence: request.fence,
                 settled: false,
             });
-            while self.answers.len() > self.config.limits.answers {
-                self.answers.pop_front();
-            }
         }
     }
 
-    /// A transaction in a block: the wallet's, or a false positive. If `counts`, what the node's
-    /// filter lacks of it is a reason to start over.
+    /// A transaction in a block: the wallet's, or a false positive.
     fn confirmed(
         &mut self,
-        block: BlockInChain,
-        index: u32,
+        place: Place,
         txid: Txid,
         transaction: Transaction,
-        counts: bool,
         actions: &mut Actions,
     ) {
+        let Place { block, index, counts, in_chain } = place;
         let relevance = self.watch.relevance(&transaction);
+        let standing = if in_chain {
+            Standing::InBlock { height: block.height, reported: !relevance.is_empty() }
+        } else {
+            Standing::Dropped
+        };
         // Asked again for the block, the node may not send it again.
-        self.recent.insert(txid, transaction.clone(), self.config.limits.cached_bytes);
+        self.recent.insert(txid, &transaction, standing, self.config.limits.cached_bytes);
         if relevance.is_empty() {
             let is_null_outpoint = self.config.filter.insert_null_outpoint && index == 0;
             if !is_null_outpoint {
@@ -232,50 +264,80 @@ impl Session {
             self.filter_is_behind = true;
             self.refilter_from(block);
         }
-        self.advance(&relevance, Some(block), actions);
+        self.advance(&relevance, Some(block.hash), actions);
+        if counts {
+            self.lowest_since_advance(block);
+        }
         let place = Some((block.hash, index));
         let relevant = RelevantTransaction { transaction, txid, place, relevance };
         report(actions, Finding::Relevant(Box::new(relevant)));
     }
 
     fn unconfirmed(&mut self, txid: Txid, tx: Transaction, actions: &mut Actions) {
-        if self.recent.by_txid.contains_key(&txid) {
+        let standing = self.recent.standing(&txid);
+        if standing.is_some_and(Standing::is_reported) {
             return;
         }
         // The node may have announced it under a filter before this one: the copy of the node's
         // filter, a lower bound, does not take it in.
         let relevance = self.watch.relevance(&tx);
-        self.recent.insert(txid, tx.clone(), self.config.limits.cached_bytes);
-        if relevance.is_empty() {
-            return report(actions, Finding::FalsePositive(txid, None));
+        if !relevance.is_empty() {
+            return self.report_unconfirmed(txid, tx, relevance, actions);
         }
+        if standing.is_none() {
+            let limit = self.config.limits.cached_bytes;
+            self.recent.insert(txid, &tx, Standing::Foreign, limit);
+            report(actions, Finding::FalsePositive(txid, None));
+        }
+    }
+
+    fn report_unconfirmed(
+        &mut self,
+        txid: Txid,
+        transaction: Transaction,
+        relevance: Relevance,
+        actions: &mut Actions,
+    ) {
+        let limit = self.config.limits.cached_bytes;
+        self.recent.insert(txid, &transaction, Standing::Reported, limit);
         self.watch.learn_unconfirmed(txid, &relevance);
         self.advance(&relevance, None, actions);
-        let relevant = RelevantTransaction { transaction: tx, txid, place: None, relevance };
+        let relevant = RelevantTransaction { transaction, txid, place: None, relevance };
         report(actions, Finding::Relevant(Box::new(relevant)));
     }
 
+    /// Reports what came outside of blocks before it was known to be the wallet's.
+    pub(super) fn compare_again(&mut self, actions: &mut Actions) {
+        let is_own = |(txid, tx)| (!self.watch.relevance(tx).is_empty()).then_some(txid);
+        let own: Vec<Txid> = self.recent.foreign().filter_map(is_own).collect();
+        for txid in own {
+            if let Some(tx) = self.recent.get(&txid).cloned() {
+                let relevance = self.watch.relevance(&tx);
+                self.report_unconfirmed(txid, tx, relevance, actions);
+            }
+        }
+    }
+
     /// Notes the highest index used of each keychain.
-    fn advance(
-        &mut self,
-        relevance: &super::Relevance,
-        block: Option<BlockInChain>,
-        actions: &mut Actions,
-    ) {
+    fn advance(&mut self, relevance: &Relevance, block: Option<BlockHash>, actions: &mut Actions) {
         for label in relevance.received.iter().filter_map(|received| received.label) {
             let used = self.used.get(&label.keychain);
             if used.is_some_and(|&used| used >= label.index) {
                 continue;
             }
             self.used.insert(label.keychain, label.index);
-            let first = self.advanced.entry(label.keychain).or_insert(block);
-            if let Some(block) = block
-                && first.is_none_or(|first| block.height < first.height)
-            {
-                *first = Some(block);
-            }
-            let block = block.map(|block| block.hash);
+            self.advanced.entry(label.keychain).or_insert(None);
             report(actions, Finding::KeychainAdvanced { label, block });
+        }
+    }
+
+    /// Notes that `block` was answered without the scripts to come of keychains that have
+    /// advanced: in it, before it, or by a transaction outside of blocks.
+    fn lowest_since_advance(&mut self, block: BlockInChain) {
+        for lowest in self.advanced.values_mut() {
+            if lowest.is_none_or(|lowest| block.height < lowest.height) {
+                *lowest = Some(block);
+            }
         }
     }
 
@@ -290,14 +352,14 @@ impl Session {
         }
     }
 
-    /// The node has come to the end of what was asked before the ping with this nonce.
-    pub(super) fn fence(&mut self, nonce: u64, actions: &mut Actions) {
+    /// The node has come to the end of what was asked before this fence.
+    pub(super) fn fence(&mut self, fence: u64, actions: &mut Actions) {
         let Some(connection) = &mut self.connection else { return };
-        if !self.fences.contains(&nonce) {
+        if !self.fences.contains(&fence) {
             return;
         }
         for request in &connection.in_flight {
-            if request.fence > nonce {
+            if request.fence > fence {
                 continue;
             }
             if connection.passed_over.len() < MAX_PASSED_OVER {
@@ -309,10 +371,10 @@ impl Session {
                 report(actions, Finding::Unanswered(request.block.hash));
             }
         }
-        connection.in_flight.retain(|request| request.fence > nonce);
+        connection.in_flight.retain(|request| request.fence > fence);
         if !connection.out_of_turn {
             for answer in &mut self.answers {
-                answer.settled |= answer.fence <= nonce;
+                answer.settled |= answer.fence <= fence;
             }
         }
     }

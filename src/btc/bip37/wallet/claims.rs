@@ -15,12 +15,41 @@ pub(super) struct Answer {
     pub(super) block_hash: BlockHash,
     pub(super) merkle_block: MerkleBlock,
     pub(super) filter: Arc<BloomFilter>,
+    /// The connection that it came on.
+    pub(super) connection: u64,
     pub(super) fence: u64,
     /// The fence has come back.
     pub(super) settled: bool,
 }
 
+impl Answer {
+    /// Its bytes without the filter; an empty one counts too.
+    fn size(&self) -> usize {
+        self.merkle_block.hashes.len() * 32 + self.merkle_block.flags.len() + 200
+    }
+}
+
 impl Session {
+    /// Keeps an answer, and drops the oldest that are too many.
+    pub(super) fn keep_answer(&mut self, answer: Answer) {
+        self.answers.push_back(answer);
+        // From the latest back; answers to one filter share it.
+        let (mut bytes, mut keep) = (0, 0);
+        let mut filter = None;
+        for answer in self.answers.iter().rev().take(self.config.limits.answers) {
+            bytes += answer.size();
+            if filter.is_none_or(|filter| !Arc::ptr_eq(filter, &answer.filter)) {
+                bytes += answer.filter.data().len();
+                filter = Some(&answer.filter);
+            }
+            if bytes > self.config.limits.answer_bytes {
+                break;
+            }
+            keep += 1;
+        }
+        self.answers.drain(..self.answers.len() - keep);
+    }
+
     pub(super) fn omission(
         &self,
         block: BlockHash,
@@ -35,7 +64,8 @@ impl Session {
         let finding = self.judge(block, |answer| {
             let evidence = evidence(answer);
             let omission = evidence.verify(self.config.network)?;
-            Ok(Finding::Omission(Box::new(evidence), omission))
+            let connection = answer.connection;
+            Ok(Finding::Omission { connection, evidence: Box::new(evidence), omission })
         });
         report(actions, finding);
     }
@@ -50,7 +80,8 @@ impl Session {
             let merkle_block = answer.merkle_block.clone();
             let evidence = HeightEvidence { merkle_block, coinbase: shown.clone() };
             let height = evidence.verify(self.config.network)?;
-            Ok(Finding::FalseHeight(Box::new(evidence), height))
+            let connection = answer.connection;
+            Ok(Finding::FalseHeight { connection, evidence: Box::new(evidence), height })
         });
         report(actions, finding);
     }

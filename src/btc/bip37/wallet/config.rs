@@ -39,6 +39,8 @@ pub struct Limits {
     pub cached_bytes: usize,
     /// Answers that evidence can be held against.
     pub answers: usize,
+    /// Bytes of those answers, with the filters that they answer.
+    pub answer_bytes: usize,
     /// Transactions not delivered that may come late.
     pub missing: usize,
     /// Outputs of the wallet.
@@ -53,6 +55,7 @@ impl Default for Limits {
             patience: Duration::from_secs(60),
             cached_bytes: 4 << 20,
             answers: 1_000,
+            answer_bytes: 16 << 20,
             missing: 10_000,
             outpoints: 50_000,
         }

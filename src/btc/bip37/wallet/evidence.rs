@@ -17,6 +17,7 @@ use core::fmt;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network, Transaction, TxMerkleNode, Txid};
 
+use crate::btc::bip37::merkle_tree::{self, parent, preimage};
 use crate::btc::bip37::{
     BloomFilter, MAX_BLOCK_TRANSACTIONS, MAX_FILTERADD_SIZE, MerkleBlock, MerklePath, PathError,
     Policy, Proof, ProofError,
@@ -86,7 +87,8 @@ impl OmissionEvidence {
     ///
     /// The path must be as long as the answer's own tree is high: a longer or shorter one starts
     /// at something that is no transaction (CVE-2017-12842). For an answer that lies about the
-    /// height there is [`HeightEvidence`].
+    /// height there is [`HeightEvidence`]. Nothing else of the answer's number of transactions
+    /// counts: one that says fewer than the block has, at the same height, is met all the same.
     ///
     /// # Errors
     /// Whatever an honest answer could be met by. No honest node's answer, to the filter that it
@@ -101,7 +103,8 @@ impl OmissionEvidence {
             return Err(EvidenceError::TransactionOf64Bytes);
         }
         let txid = omitted.transaction.compute_txid();
-        check_path(&omitted.path, txid, merkle_block.num_transactions, merkle_block)?;
+        let height = merkle_tree::height(merkle_block.num_transactions);
+        check_path(&omitted.path, txid, height, merkle_block)?;
         let index = omitted.path.index;
         if proof.inclusions.iter().any(|leaf| leaf.index == index || leaf.txid == txid) {
             return Err(EvidenceError::NotOmitted(index));
@@ -147,15 +150,10 @@ impl HeightEvidence {
         if !coinbase.transaction.is_coinbase() || coinbase.path.index != 0 {
             return Err(EvidenceError::NotTheCoinbase);
         }
-        // The leftmost path of every tree of one height looks alike.
         let height = u32::try_from(coinbase.path.siblings.len()).unwrap_or(u32::MAX);
-        let transactions = match height {
-            15 => MAX_BLOCK_TRANSACTIONS,
-            _ => 1_u32.checked_shl(height).unwrap_or(u32::MAX),
-        };
         let txid = coinbase.transaction.compute_txid();
-        check_path(&coinbase.path, txid, transactions, merkle_block)?;
-        let claimed = merkle_block.num_transactions.next_power_of_two().trailing_zeros();
+        check_path(&coinbase.path, txid, height, merkle_block)?;
+        let claimed = merkle_tree::height(merkle_block.num_transactions);
         if claimed == height {
             return Err(EvidenceError::SameHeight(height));
         }
@@ -163,13 +161,38 @@ impl HeightEvidence {
     }
 }
 
+/// Checks that the path leads up to the root from a leaf of the block's tree, if the tree has
+/// this height.
+///
+/// The number of transactions, which is the answer's word, is not needed: a node that is its own
+/// sibling is the last of its level, so it stands left. A path that claims to come from the copy
+/// on its right comes from behind the last transaction, and no other path can.
 fn check_path(
     path: &MerklePath,
     txid: Txid,
-    num_transactions: u32,
+    height: u32,
     block: &MerkleBlock,
 ) -> Result<(), EvidenceError> {
-    let root = path.root(txid, num_transactions)?;
+    let height = height.min(merkle_tree::height(MAX_BLOCK_TRANSACTIONS));
+    if path.siblings.len() != height as usize {
+        return Err(PathError::Length { siblings: path.siblings.len(), height }.into());
+    }
+    let places = 1 << height;
+    if path.index >= places {
+        let index = path.index;
+        return Err(PathError::IndexOutOfRange { index, num_transactions: places }.into());
+    }
+    let mut hash = txid.to_byte_array();
+    for (level, sibling) in (0..height).zip(&path.siblings) {
+        let sibling = sibling.as_byte_array();
+        let is_right = path.index >> level & 1 == 1;
+        if is_right && *sibling == hash {
+            return Err(PathError::Sibling { level }.into());
+        }
+        let children = if is_right { preimage(sibling, &hash) } else { preimage(&hash, sibling) };
+        hash = parent(&children);
+    }
+    let root = TxMerkleNode::from_byte_array(hash);
     if root == block.header.merkle_root {
         Ok(())
     } else {

@@ -34,6 +34,7 @@ mod evidence;
 #[cfg(feature = "std")]
 mod messages;
 mod policy;
+mod recent;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -83,6 +84,7 @@ pub enum Event {
     /// The height of the best header. With it, proofs say how deep a block is.
     Tip(u32),
     /// The chain of headers has changed from this height on: requests from there are dropped.
+    /// The wallet's transactions from there are unconfirmed, and are reported so if they come.
     Reorganized(u32),
     /// The wallet knows this index of a keychain, and all before it, to be used.
     Used(Label),
@@ -90,9 +92,9 @@ pub enum Event {
     Refresh,
     /// The node sent a merkle block.
     MerkleBlock(MerkleBlock),
-    /// The node sent a transaction.
+    /// The node sent a transaction. Its witnesses are dropped: nodes send none here.
     Tx(Transaction),
-    /// The node sent a `pong`.
+    /// The node sent a `pong`: to a ping of the session, or of the caller, which is passed over.
     Pong(u64),
     /// The node sent any other message.
     Other,
@@ -123,7 +125,8 @@ pub enum Message {
     FilterAdd(AddedData),
     /// `getdata` for filtered blocks.
     GetFilteredBlocks(Vec<BlockHash>),
-    /// `ping`, which fences off the answers before its `pong`.
+    /// `ping`, which fences off the answers before its `pong`. The caller's own pings must not
+    /// use its nonce; random ones do not.
     Ping(u64),
 }
 
@@ -175,7 +178,8 @@ pub enum Finding {
     },
     /// Transactions of one block that are larger together than a block can be.
     OversizedBlock(BlockHash),
-    /// A merkle block that was not asked for. Evidence no longer counts on this connection.
+    /// A merkle block that was not asked for. Answers that no `pong` has fenced off yet, and any
+    /// to come on this connection, are not held against the node.
     Unrequested(BlockHash),
     /// A request that the node passed over, as a later `pong` shows. It is done with.
     Unanswered(BlockHash),
@@ -203,9 +207,27 @@ pub enum Finding {
     /// So many outputs or requests were over the limit and are not kept.
     LimitReached(usize),
     /// An answer left out a transaction that matches the filter.
-    Omission(Box<OmissionEvidence>, Omission),
-    /// An answer gave the block's tree another height than it has, which is the second value.
-    FalseHeight(Box<HeightEvidence>, u32),
+    ///
+    /// The node on the connection with this number gave it, which need not be the present one:
+    /// answers outlive their connection. See [`Session::connection`].
+    Omission {
+        /// The number of the connection.
+        connection: u64,
+        /// What shows it to anyone.
+        evidence: Box<OmissionEvidence>,
+        /// What it shows.
+        omission: Omission,
+    },
+    /// An answer gave the block's tree another height than it has. As with an omission, the
+    /// connection tells whose answer it was.
+    FalseHeight {
+        /// The number of the connection.
+        connection: u64,
+        /// What shows it to anyone.
+        evidence: Box<HeightEvidence>,
+        /// The height that the tree has.
+        height: u32,
+    },
     /// What was shown is no evidence.
     NoEvidence(BlockHash, EvidenceError),
 }
@@ -213,7 +235,7 @@ pub enum Finding {
 /// A transaction of the wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelevantTransaction {
-    /// The transaction, without witness as nodes send it.
+    /// The transaction, without witness.
     pub transaction: Transaction,
     /// Its id.
     pub txid: Txid,

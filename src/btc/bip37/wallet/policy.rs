@@ -87,7 +87,8 @@ pub fn expected_match_rate(fpr: f64) -> f64 {
 /// are spent together, rules most of them out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrivacyReport {
-    /// The scripts of the wallet.
+    /// The wallet's keys and scripts; those that show the filter the same data, as P2PKH and
+    /// P2WPKH of one key do, count once.
     pub own: usize,
     /// Addresses of others that are expected to match.
     pub others: f64,
@@ -121,9 +122,11 @@ impl PrivacyReport {
 
 impl fmt::Display for PrivacyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (addresses, verb) =
+            if self.own == 1 { ("address", "matches") } else { ("addresses", "match") };
         write!(
             f,
-            "{} addresses of the wallet match this filter, and about {:.0} of others",
+            "{} {addresses} of the wallet {verb} this filter, and about {:.0} of others",
             self.own, self.others
         )?;
         if self.own < Self::FEW_ADDRESSES {

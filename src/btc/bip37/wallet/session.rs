@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
 
-use bitcoin::{BlockHash, Transaction, Txid};
+use bitcoin::{BlockHash, Txid};
 
 use super::blocks::OpenBlock;
 use super::claims::Answer;
+use super::recent::Recent;
 use super::watch::WatchSet;
 use super::{
     Action, BlockInChain, Config, Event, FilterPolicy, Finding, MatchStats, Message, PrivacyReport,
@@ -41,6 +42,8 @@ pub struct Session {
     pub(super) config: Config,
     pub(super) watch: WatchSet,
     pub(super) connection: Option<Connection>,
+    /// Connections so far.
+    pub(super) connections: u64,
     pub(super) queue: VecDeque<BlockInChain>,
     pub(super) tip: Option<u32>,
     pub(super) stats: MatchStats,
@@ -51,13 +54,14 @@ pub struct Session {
     pub(super) refilter: Option<BlockInChain>,
     /// The highest index used of each keychain.
     pub(super) used: BTreeMap<u32, u32>,
-    /// Keychains that have advanced and got no scripts since; with the first such block.
+    /// Keychains that have advanced and got no scripts since; with the lowest block of the chain
+    /// that was answered since, from the one that advanced it on.
     pub(super) advanced: BTreeMap<u32, Option<BlockInChain>>,
     pub(super) recent: Recent,
     pub(super) missing: BTreeMap<Txid, (BlockInChain, u32)>,
     pub(super) answers: VecDeque<Answer>,
     last_parameters: Option<(usize, u32)>,
-    /// The nonces of pings sent on this connection; the end is the next one.
+    /// The fences sent on this connection; the end is the next one. See [`ping_nonce`].
     pub(super) fences: Range<u64>,
 }
 
@@ -81,7 +85,7 @@ pub(super) struct Connection {
 pub(super) struct InFlight {
     pub(super) block: BlockInChain,
     pub(super) generation: u64,
-    /// Its answers come before the `pong` with this nonce.
+    /// Its answers come before the `pong` of this fence.
     pub(super) fence: u64,
     /// It is asked for again later: what it misses is of no concern.
     pub(super) superseded: bool,
@@ -90,34 +94,22 @@ pub(super) struct InFlight {
     sent: Duration,
 }
 
-/// Transactions that came outside of blocks, the oldest dropped first.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Recent {
-    pub(super) by_txid: BTreeMap<Txid, Transaction>,
-    order: VecDeque<(Txid, usize)>,
-    bytes: usize,
-}
-
-impl Recent {
-    pub(super) fn insert(&mut self, txid: Txid, tx: Transaction, max_bytes: usize) {
-        // What a transaction takes in memory is at most a few times its size; an empty one counts
-        // too.
-        let size = tx.base_size() + 200;
-        if size > max_bytes || self.by_txid.insert(txid, tx).is_some() {
-            return;
-        }
-        self.order.push_back((txid, size));
-        self.bytes += size;
-        while self.bytes > max_bytes {
-            let Some((oldest, size)) = self.order.pop_front() else { break };
-            self.by_txid.remove(&oldest);
-            self.bytes -= size;
-        }
-    }
-}
-
 /// The most that one `getdata` may ask for (Core's `MAX_INV_SZ`).
 const MAX_INV_SIZE: usize = 50_000;
+
+/// An odd number (2^64 over the golden ratio), and its inverse modulo 2^64.
+const NONCE_FACTOR: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xf1de_83e1_9937_733d];
+
+/// The nonce of a fence's ping: fences follow one another, and often from 0, as the nonces of
+/// the caller's own pings may.
+pub(super) fn ping_nonce(fence: u64) -> u64 {
+    fence.wrapping_mul(NONCE_FACTOR[0]) ^ NONCE_FACTOR[1]
+}
+
+/// The fence whose ping has this nonce.
+pub(super) fn fence_of(nonce: u64) -> u64 {
+    (nonce ^ NONCE_FACTOR[1]).wrapping_mul(NONCE_FACTOR[1])
+}
 
 /// Collects actions.
 pub(super) type Actions = Vec<Action>;
@@ -129,11 +121,12 @@ pub(super) fn report(actions: &mut Actions, finding: Finding) {
 impl Session {
     /// A session that watches nothing and is not connected.
     pub fn new(config: Config) -> Self {
-        let first_nonce = u64::from(config.filter.tweak) << 31;
+        let first_fence = u64::from(config.filter.tweak) << 31;
         Self {
             watch: WatchSet::new(config.filter.insert_keys, config.filter.insert_null_outpoint),
             config,
             connection: None,
+            connections: 0,
             queue: VecDeque::new(),
             tip: None,
             stats: MatchStats::new(0.0),
@@ -146,13 +139,22 @@ impl Session {
             missing: BTreeMap::new(),
             answers: VecDeque::new(),
             last_parameters: None,
-            fences: first_nonce..first_nonce,
+            fences: first_fence..first_fence,
         }
     }
 
     /// The policy with the capacity as it is now. Keep tweak and capacity with the wallet.
     pub fn filter_policy(&self) -> &FilterPolicy {
         &self.config.filter
+    }
+
+    /// The number of the present connection, or of the last: they count from 1, one for each
+    /// [`Event::Connected`], and it is 0 before the first.
+    ///
+    /// Findings about an answer say the connection that it came on. Note which node each was to:
+    /// answers that can be held against a node outlive its connection.
+    pub fn connection(&self) -> u64 {
+        self.connections
     }
 
     /// The node's filter as far as it can be followed: it may hold more.
@@ -174,11 +176,12 @@ impl Session {
     }
 
     /// Takes an event at the time `now`, counted from any one moment, and returns what to do, in
-    /// order.
+    /// order. Where `now` is less than before, waiting counts from there.
     ///
     /// # Cost
     /// In proportion to the event: an answer's tree and transactions, a claim's path. Loading a
-    /// filter inserts everything watched.
+    /// filter inserts everything watched; watching more compares the transactions kept of those
+    /// that came outside of blocks.
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -197,7 +200,7 @@ impl Session {
             Event::Tx(tx) => self.transaction(tx, &mut actions),
             Event::Pong(nonce) => {
                 self.close(&mut actions);
-                self.fence(nonce, &mut actions);
+                self.fence(fence_of(nonce), &mut actions);
             }
             Event::Other => self.close(&mut actions),
             Event::OmissionClaim(block, shown) => self.omission(block, &shown, &mut actions),
@@ -213,6 +216,7 @@ impl Session {
     fn connect(&mut self, actions: &mut Actions) {
         self.disconnect();
         self.connection = Some(Connection::default());
+        self.connections += 1;
         self.fences.start = self.fences.end;
         self.load(actions);
     }
@@ -238,22 +242,23 @@ impl Session {
                 Watched::OutPoint(_) => None,
             };
             match self.watch.watch(watched) {
-                Ok(false) => {}
-                Ok(true) => {
-                    is_new = true;
-                    keychains.extend(label.map(|label| label.keychain));
+                Ok(new) => {
+                    is_new |= new.element || new.script;
+                    self.filter_is_behind |= new.element;
+                    // What pays to a script whose element was there was taken for foreign.
+                    let counts = new.element || new.script;
+                    keychains.extend(label.filter(|_| counts).map(|label| label.keychain));
                 }
                 Err(script) => report(actions, Finding::Unwatchable(script)),
             }
         }
-        if !is_new {
-            return;
-        }
-        self.filter_is_behind = true;
         for keychain in keychains {
             if let Some(Some(block)) = self.advanced.remove(&keychain) {
                 self.refilter_from(block);
             }
+        }
+        if is_new {
+            self.compare_again(actions);
         }
     }
 
@@ -283,6 +288,8 @@ impl Session {
     fn reorganize(&mut self, height: u32) {
         self.queue.retain(|block| block.height < height);
         self.missing.retain(|_, (block, _)| block.height < height);
+        self.recent.reorganize(height);
+        // The blocks in their place are noted as they are answered.
         for block in self.advanced.values_mut() {
             block.take_if(|block| block.height >= height);
         }
@@ -425,18 +432,20 @@ impl Session {
         }
         if !blocks.is_empty() {
             actions.push(Action::Send(Message::GetFilteredBlocks(blocks)));
-            actions.push(Action::Send(Message::Ping(self.fences.end)));
+            actions.push(Action::Send(Message::Ping(ping_nonce(self.fences.end))));
             self.fences.end += 1;
         }
     }
 
     fn check_patience(&mut self, now: Duration, actions: &mut Actions) {
         let Some(connection) = &mut self.connection else { return };
-        let open = connection.open.as_ref().map(|open| &open.request);
-        let Some(oldest) = open.or(connection.in_flight.front()) else {
+        let open = connection.open.as_mut().map(|open| &mut open.request);
+        let Some(oldest) = open.or(connection.in_flight.front_mut()) else {
             connection.stall_reported = false;
             return;
         };
+        // The clock may have been set back.
+        oldest.sent = oldest.sent.min(now);
         let waited = now.saturating_sub(oldest.sent);
         let stalled = waited > self.config.limits.patience;
         if stalled && !connection.stall_reported {

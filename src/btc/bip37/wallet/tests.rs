@@ -3,5 +3,7 @@
 
 mod crossing;
 mod honest;
+mod limits;
 mod lying;
+mod missed;
 mod node;

@@ -92,14 +92,24 @@ pub(super) struct WatchSet {
     insert_keys: bool,
     scripts: BTreeMap<ScriptBuf, WatchedScript>,
     keys: BTreeSet<Vec<u8>>,
-    elements: BTreeSet<Vec<u8>>,
+    /// Whether each is a key's hash or a script's push, and so an address.
+    elements: BTreeMap<Vec<u8>, bool>,
     outpoints: BTreeSet<OutPoint>,
     /// Outputs of unconfirmed transactions, oldest first. Not for the filter: they cost nothing
     /// to make up, and would drive its size.
     unconfirmed: BTreeSet<OutPoint>,
     unconfirmed_order: VecDeque<OutPoint>,
-    /// Keys and scripts watched.
+    /// The elements that are addresses.
     addresses: usize,
+}
+
+/// What was new of something to watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct New {
+    /// The filter lacks it.
+    pub(super) element: bool,
+    /// A script is compared that was not before.
+    pub(super) script: bool,
 }
 
 /// How many outputs of unconfirmed transactions are remembered.
@@ -107,9 +117,9 @@ const MAX_UNCONFIRMED: usize = 1_000;
 
 impl WatchSet {
     pub(super) fn new(insert_keys: bool, insert_null_outpoint: bool) -> Self {
-        let mut elements = BTreeSet::new();
+        let mut elements = BTreeMap::new();
         if insert_null_outpoint {
-            elements.insert(outpoint_bytes(&OutPoint::null()).to_vec());
+            elements.insert(outpoint_bytes(&OutPoint::null()).to_vec(), false);
         }
         Self {
             insert_keys,
@@ -125,36 +135,37 @@ impl WatchSet {
 
     /// The elements of the filter.
     pub(super) fn elements(&self) -> impl Iterator<Item = &[u8]> {
-        self.elements.iter().map(Vec::as_slice)
+        self.elements.keys().map(Vec::as_slice)
     }
 
     pub(super) fn num_elements(&self) -> u32 {
         u32::try_from(self.elements.len()).unwrap_or(u32::MAX)
     }
 
-    /// The number of keys and scripts watched.
+    /// The number of keys and scripts watched that the filter can tell apart: P2PKH and P2WPKH
+    /// of one key are one.
     pub(super) fn num_addresses(&self) -> usize {
         self.addresses
     }
 
-    /// Adds `watched` and returns whether it is new to the filter.
+    /// Adds `watched` and returns what of it is new.
     ///
     /// # Errors
     /// The script back, if no filter can see it: it pushes no data.
-    pub(super) fn watch(&mut self, watched: Watched) -> Result<bool, ScriptBuf> {
-        match watched {
-            Watched::Key { key, label } => Ok(self.watch_key(&key, label)),
+    pub(super) fn watch(&mut self, watched: Watched) -> Result<New, ScriptBuf> {
+        let before = self.scripts.len();
+        let element = match watched {
+            Watched::Key { key, label } => self.watch_key(&key, label),
             Watched::Script { script, label } => {
                 // One push is enough for a match: the longest has the fewest accidental ones.
                 let longest = pushes(script.as_bytes()).max_by_key(|data| data.len());
                 let Some(element) = longest.map(<[u8]>::to_vec) else { return Err(script) };
-                let before = self.scripts.len();
                 self.watch_script(script, label, false);
-                self.addresses += self.scripts.len() - before;
-                Ok(self.elements.insert(element))
+                self.insert_address(element)
             }
-            Watched::OutPoint(outpoint) => Ok(self.watch_outpoint(outpoint)),
-        }
+            Watched::OutPoint(outpoint) => self.watch_outpoint(outpoint),
+        };
+        Ok(New { element, script: self.scripts.len() > before })
     }
 
     fn watch_key(&mut self, key: &PublicKey, label: Option<Label>) -> bool {
@@ -165,9 +176,9 @@ impl WatchSet {
         if let Ok(hash) = key.wpubkey_hash() {
             self.watch_script(ScriptBuf::new_p2wpkh(&hash), label, false);
         }
-        self.addresses += usize::from(self.keys.insert(bytes.clone()));
-        let new_hash = self.elements.insert(hash.to_byte_array().to_vec());
-        let new_key = self.insert_keys && self.elements.insert(bytes);
+        self.keys.insert(bytes.clone());
+        let new_hash = self.insert_address(hash.to_byte_array().to_vec());
+        let new_key = self.insert_keys && self.insert_element(bytes);
         new_hash || new_key
     }
 
@@ -180,7 +191,22 @@ impl WatchSet {
 
     fn watch_outpoint(&mut self, outpoint: OutPoint) -> bool {
         self.outpoints.insert(outpoint);
-        self.elements.insert(outpoint_bytes(&outpoint).to_vec())
+        self.insert_element(outpoint_bytes(&outpoint).to_vec())
+    }
+
+    /// Returns whether the element is new.
+    fn insert_element(&mut self, element: Vec<u8>) -> bool {
+        let before = self.elements.len();
+        self.elements.entry(element).or_insert(false);
+        self.elements.len() > before
+    }
+
+    fn insert_address(&mut self, element: Vec<u8>) -> bool {
+        let before = self.elements.len();
+        let is_address = self.elements.entry(element).or_insert(false);
+        self.addresses += usize::from(!*is_address);
+        *is_address = true;
+        self.elements.len() > before
     }
 
     /// What of `tx` is the wallet's.
@@ -229,7 +255,7 @@ impl WatchSet {
             }
             self.outpoints.insert(outpoint);
             if !seen {
-                self.elements.insert(outpoint_bytes(&outpoint).to_vec());
+                self.insert_element(outpoint_bytes(&outpoint).to_vec());
                 needed.push(outpoint);
             }
         }

@@ -1,6 +1,7 @@
 //! Random runs with an honest node, in which messages, filters and connections cross.
 
 use super::node::{Random, World, chain, is_complaint, show, stranger, truth, watched};
+use crate::btc::bip37::wallet::session::ping_nonce;
 use crate::btc::bip37::wallet::{Event, EvidenceError, FilterPolicy, Finding};
 use crate::btc::bip37::{MerklePath, UpdateMode};
 
@@ -145,7 +146,7 @@ fn garbage_in_any_order() {
             2 => Event::Watch(vec![watched(step % 50)]),
             3 => Event::Request(vec![world.at(random.below(8) as usize)]),
             4 => Event::Pong(random.below(1 << 40)),
-            5 => Event::Pong(u64::from(policy().tweak) << 31 | random.below(2_000)),
+            5 => Event::Pong(ping_nonce(u64::from(policy().tweak) << 31 | random.below(2_000))),
             6 => Event::Reorganized(random.below(16) as u32),
             7 => Event::OmissionClaim(block.block_hash(), show(&block, index)),
             8 => Event::HeightClaim(block.block_hash(), show(&block, 0)),

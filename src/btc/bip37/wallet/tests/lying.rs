@@ -1,7 +1,7 @@
 //! What a lying node gets, and a lying witness.
 
 use bitcoin::hashes::Hash as _;
-use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, TxMerkleNode};
+use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, TxMerkleNode, Witness};
 
 use super::node::{Random, World, block, script, show, stranger, truth, tx, txids, watched};
 use crate::btc::bip37::wallet::{
@@ -46,7 +46,7 @@ fn claim(world: &mut World, block: usize, index: u32) -> Finding {
 fn an_omission_is_shown_by_anyone_with_the_block() {
     let mut world = run(|block, _| Some(truth(block, &[])));
     assert_eq!(world.relevant(), []);
-    let Finding::Omission(evidence, omission) = claim(&mut world, 1, 3) else {
+    let Finding::Omission { evidence, omission, .. } = claim(&mut world, 1, 3) else {
         panic!("{:?}", world.findings.last());
     };
     assert_eq!((omission.index, omission.ground), (3, Ground::Output(0)));
@@ -87,7 +87,7 @@ fn an_unmatched_leaf_is_an_omission() {
         let shown: Vec<_> = neighbours.filter(|&i| (i as usize) < block.txdata.len()).collect();
         Some(truth(block, &shown))
     });
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
 }
 
 /// A tree of another height makes every honest path too long: the coinbase shows that.
@@ -112,10 +112,43 @@ fn a_false_height_is_shown_by_the_coinbase() {
     ));
     let coinbase = show(&world.blocks[1], 0);
     world.event(Event::HeightClaim(hash, coinbase));
-    let Some(Finding::FalseHeight(evidence, 3)) = world.findings.last() else {
+    let Some(Finding::FalseHeight { evidence, height: 3, .. }) = world.findings.last() else {
         panic!("{:?}", world.findings.last());
     };
     assert_eq!(evidence.verify(Network::Regtest), Ok(3));
+}
+
+/// A tree of fewer transactions and the same height: what is shown lies behind its end, and is
+/// left out all the same.
+#[test]
+fn fewer_transactions_at_the_same_height_are_no_way_out() {
+    let mut world = run(|block, _| {
+        let header = block.header;
+        let hashes = vec![header.merkle_root];
+        let flat = MerkleBlock { header, num_transactions: 5, hashes, flags: vec![0] };
+        Some((flat, vec![]))
+    });
+    let own = &world.blocks[1];
+    let receive = own.txdata[3].clone();
+    // Seven transactions, the wallet's last: the place behind it is its copy.
+    let mut txdata = own.txdata[1..].to_vec();
+    txdata.retain(|tx| *tx != receive);
+    txdata.push(receive);
+    world.blocks[1] = block(1, txdata);
+    assert_eq!(world.blocks[1].txdata.len(), 7);
+    world.event(Event::Request(vec![world.at(1)]));
+    world.settle();
+    let Finding::Omission { evidence, omission, .. } = claim(&mut world, 1, 6) else {
+        panic!("{:?}", world.findings.last());
+    };
+    assert_eq!((omission.index, omission.ground), (6, Ground::Output(0)));
+    let mut copy = (*evidence).clone();
+    copy.omitted.path.index = 7;
+    let error = EvidenceError::Path(PathError::Sibling { level: 0 });
+    assert_eq!(copy.verify(Network::Regtest), Err(error));
+    copy.omitted.path.index = 8;
+    let error = PathError::IndexOutOfRange { index: 8, num_transactions: 8 };
+    assert_eq!(copy.verify(Network::Regtest), Err(EvidenceError::Path(error)));
 }
 
 #[test]
@@ -131,6 +164,33 @@ fn what_is_not_delivered_is_said_and_may_come_late() {
     ));
     world.event(Event::Tx(receive));
     assert_eq!(world.relevant(), [txid]);
+}
+
+/// Nothing commits to a witness, and no limit counts it: none is kept or reported.
+#[test]
+fn witnesses_are_dropped() {
+    let padded = |mut tx: Transaction| {
+        tx.input[0].witness = Witness::from_slice(&[[0; 10_000]]);
+        tx
+    };
+    let mut world = world();
+    let foreign = stranger(&mut Random(3));
+    let receive = world.blocks[1].txdata[3].clone();
+    world.event(Event::Tx(padded(foreign.clone())));
+    world.event(Event::Request(vec![world.at(1)]));
+    let merkle_block = truth(&world.blocks[1], &[0, 3]).0;
+    world.event(Event::MerkleBlock(merkle_block));
+    world.event(Event::Tx(padded(receive.clone())));
+    let open = world.session.connection.as_ref().unwrap().open.as_ref().unwrap();
+    assert!(open.delivered.values().all(|(_, tx)| *tx == receive));
+    assert_eq!(open.delivered.len(), 1);
+    world.event(Event::Other);
+    assert_eq!(world.session.recent.get(&foreign.compute_txid()), Some(&foreign));
+    let reported = world.findings.iter().find_map(|finding| match finding {
+        Finding::Relevant(relevant) => Some(&relevant.transaction),
+        _ => None,
+    });
+    assert_eq!(reported, Some(&receive));
 }
 
 #[test]
@@ -178,7 +238,6 @@ fn invalid_unrequested_and_passed_over() {
     let (again, _) = truth(&world.blocks[0], &[]);
     world.event(Event::MerkleBlock(again));
     assert_eq!(world.findings.last(), Some(&Finding::Unrequested(world.blocks[0].block_hash())));
-    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
 }
 
 /// Before the fence the answer may still be one to another request.
@@ -196,7 +255,7 @@ fn evidence_waits_for_the_fence() {
     world.event(Event::Pong(u64::MAX));
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
     world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
 }
 
 #[test]
@@ -268,17 +327,73 @@ fn paths_that_start_elsewhere() {
     ));
 }
 
-/// Once a node has answered what was not asked, no answer of it is held against it.
+/// Once a node has answered what was not asked, no answer is held against it that was not
+/// fenced off before, or comes later: either could be one to another request.
 #[test]
 fn out_of_turn_once_is_out_of_turn_for_good() {
-    let mut world = run(|block, _| Some(truth(block, &[])));
-    let (again, _) = truth(&world.blocks[0], &[]);
-    world.event(Event::MerkleBlock(again));
+    let mut world = world();
+    world.lie = |block, _| Some(truth(block, &[]));
     world.event(Event::Request(vec![world.at(1)]));
-    world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
+    while world.node_step() {}
+    // The answer is in, its pong is not.
+    assert!(world.session_step());
+    let (surplus, _) = truth(&world.blocks[0], &[]);
+    world.event(Event::MerkleBlock(surplus));
+    for _ in 0..2 {
+        world.settle();
+        let finding = claim(&mut world, 1, 3);
+        assert!(matches!(finding, Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
+        world.event(Event::Request(vec![world.at(1)]));
+    }
     world.reconnect();
     world.event(Event::Request(vec![world.at(1)]));
     world.settle();
-    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission(..)));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
+}
+
+/// What the pong has fenced off stays: a surplus answer to a request before it would have come
+/// before it. Nor does a node wipe out what another one answered.
+#[test]
+fn a_surplus_answer_takes_no_evidence_back() {
+    let mut world = run(|block, _| Some(truth(block, &[])));
+    let (surplus, _) = truth(&world.blocks[0], &[]);
+    world.event(Event::MerkleBlock(surplus.clone()));
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
+    world.reconnect();
+    world.settle();
+    world.event(Event::MerkleBlock(surplus));
+    assert_eq!(world.count(|f| matches!(f, Finding::Unrequested(_))), 2);
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
+}
+
+/// Two nodes were asked for one block, and the first has lied: the finding says which it was.
+#[test]
+fn a_finding_says_on_which_connection_the_answer_came() {
+    let mut world = world();
+    assert_eq!(world.session.connection(), 1);
+    world.lie = |block, _| Some(truth(block, &[]));
+    world.request_from(0);
+    world.settle();
+    world.lie = |block, matched| Some(truth(block, matched));
+    world.reconnect();
+    world.request_from(0);
+    world.settle();
+    assert_eq!(world.relevant().len(), 2);
+    assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { connection: 1, .. }));
+    // The other way round.
+    let mut world = self::world();
+    world.request_from(0);
+    world.settle();
+    world.lie = |block, _| {
+        let hashes = vec![block.header.merkle_root];
+        let header = block.header;
+        Some((MerkleBlock { header, num_transactions: 900, hashes, flags: vec![0] }, vec![]))
+    };
+    world.reconnect();
+    world.request_from(0);
+    world.settle();
+    let (hash, coinbase) = (world.blocks[1].block_hash(), show(&world.blocks[1], 0));
+    world.event(Event::HeightClaim(hash, coinbase));
+    assert!(matches!(world.findings.last(), Some(Finding::FalseHeight { connection: 2, .. })));
+    assert_eq!(world.session.connection(), 2);
 }
