@@ -45,3 +45,19 @@ fn private_keys_are_never_shown() {
         }
     }
 }
+
+#[test]
+fn the_payload_goes_out_and_the_exit_code_holds_whatever_is_closed() {
+    let closed = || std::io::pipe().expect("a pipe").1;
+    let new = ["btc", "filter", "new", "--tweak", "1", "data:c0ffee00c0ffee00"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
+    let output = command.args(new).stderr(closed()).stdout(Stdio::piped()).output();
+    let output = output.expect("the binary ends");
+    assert_eq!(output.status.code(), Some(YES));
+    assert_eq!(String::from_utf8(output.stdout).expect("text"), run(&new).stdout);
+    let transaction = fixture("bip37_vectors.json")["transactions"]["funding"]["hex"].clone();
+    let nothing = "0100010000000000000000";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
+    command.args(["btc", "match", nothing, text(&transaction)]).stdout(closed());
+    assert_eq!(command.status().expect("the binary ends").code(), Some(NO));
+}
