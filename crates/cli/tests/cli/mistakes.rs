@@ -61,3 +61,15 @@ fn the_payload_goes_out_and_the_exit_code_holds_whatever_is_closed() {
     command.args(["btc", "match", nothing, text(&transaction)]).stdout(closed());
     assert_eq!(command.status().expect("the binary ends").code(), Some(NO));
 }
+
+#[test]
+fn verify_says_when_it_exits_with_1() {
+    let block = block_757753();
+    let nothing = "0100010000000000000000";
+    let made = json_of(&["btc", "prove", "make", &block, "--filter", nothing], NO);
+    let verified = run(&["btc", "prove", "verify", text(&made["merkleblock"])]);
+    assert_eq!(verified.code, YES);
+    assert!(verified.stdout.contains("nothing about any transaction"), "{}", verified.stdout);
+    let help = run(&["btc", "prove", "verify", "--help"]).stdout;
+    assert!(help.contains("Exits with 1 if the merkleblock is not valid"), "{help}");
+}
