@@ -42,7 +42,7 @@ pub(crate) struct MakeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) txs_out: Option<PathBuf>,
     /// Write the filter as it is afterwards, as hex
-    #[arg(long, value_name = "FILE", requires = "filter")]
+    #[arg(long, value_name = "FILE", requires = "filter", conflicts_with = "txid")]
     pub(crate) filter_out: Option<PathBuf>,
 }
 

@@ -73,3 +73,11 @@ fn verify_says_when_it_exits_with_1() {
     let help = run(&["btc", "prove", "verify", "--help"]).stdout;
     assert!(help.contains("Exits with 1 if the merkleblock is not valid"), "{help}");
 }
+
+#[test]
+fn filter_out_needs_a_filter() {
+    let out = TempFile::absent("unwritten.hex");
+    let txid = "433cfb525b7f653b725c7db804e4c0c772e30fedee30a8d86f1fb1ab67dd8ee2";
+    let args = ["btc", "prove", "make", "00", "--txid", txid, "--filter-out", out.path()];
+    fails(&args, b"", USAGE, &["--filter-out"]);
+}
