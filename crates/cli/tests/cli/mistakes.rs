@@ -81,3 +81,19 @@ fn filter_out_needs_a_filter() {
     let args = ["btc", "prove", "make", "00", "--txid", txid, "--filter-out", out.path()];
     fails(&args, b"", USAGE, &["--filter-out"]);
 }
+
+#[test]
+fn text_that_is_almost_hex_is_no_raw_bytes() {
+    let inspect = ["btc", "filter", "inspect"];
+    let almost = TempFile::new("almost.hex", "03614e9b05000000\n00g0000001\n");
+    let words = ["almost.hex", "not hex: 'g' at position 19"];
+    fails(&[&inspect[..], &[almost.path()]].concat(), b"", BAD_INPUT, &words);
+    let stdin = "00\nffé\n".as_bytes();
+    let words = ["line 2", "not hex: 'é' at position 2"];
+    fails(&["btc", "match", "03614e9b050000000000000001", "-"], stdin, BAD_INPUT, &words);
+    let marked = TempFile::new("marked.hex", "\u{feff}03614e9b050000000000000001\r\n");
+    assert_eq!(run(&[&inspect[..], &[marked.path()]].concat()).code, YES);
+    let items = TempFile::new("marked.txt", "\u{feff}data:c0ffee00c0ffee00\n");
+    assert_eq!(run(&["btc", "filter", "new", "--file", items.path()]).code, YES);
+    assert_eq!(run(&[&inspect[..], &[" 03614e9b050000000000000001\n"]].concat()).code, YES);
+}
