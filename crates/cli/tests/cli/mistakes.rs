@@ -97,3 +97,19 @@ fn text_that_is_almost_hex_is_no_raw_bytes() {
     assert_eq!(run(&["btc", "filter", "new", "--file", items.path()]).code, YES);
     assert_eq!(run(&[&inspect[..], &[" 03614e9b050000000000000001\n"]].concat()).code, YES);
 }
+
+#[test]
+fn slips_of_the_pen_are_named() {
+    let new = ["btc", "filter", "new"];
+    let refused = |args: &[&str], code, words: &[&str]| {
+        fails(&[&new[..], args].concat(), b"", code, words);
+    };
+    refused(&["--fpr", "1.5", "data:00"], USAGE, &["between 0 and 1"]);
+    refused(&["--elements", "0", "data:00"], USAGE, &["--elements"]);
+    let empty = TempFile::new("empty.txt", "# nothing\n");
+    refused(&["--file", empty.path()], BAD_INPUT, &["empty.txt"]);
+    let mainnet = format!("wpkh({XPUB}/0/*)");
+    refused(&["--network", "testnet", &mainnet], BAD_INPUT, &["--network mainnet"]);
+    refused(&["wpkh(tpubD6NzVbkrYhZ4X/0/*)"], BAD_INPUT, &["--network testnet"]);
+    assert_eq!(run(&[&new[..], &[" data:c0ffee00c0ffee00 "]].concat()).code, YES);
+}
