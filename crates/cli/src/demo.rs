@@ -79,6 +79,8 @@ fn play(raw: &[u8]) -> anyhow::Result<Session> {
     let built = started.elapsed();
 
     // The node loads it, matches the block and answers.
+    // Every coinbase spends the null outpoint: what matches by it is not the wallet's.
+    own_data.remove(&watch::outpoint_element(&OutPoint::null()));
     let block: Block = deserialize(raw)?;
     let started = Instant::now();
     let elements = BlockElements::from_raw(raw)?;
@@ -171,7 +173,13 @@ impl Session {
             "2  The node matches the block ({searched}; taken apart in {parsed})"
         ));
         for (found, own) in self.described() {
-            let whose = if own { "" } else { "   by chance" };
+            let whose = if own {
+                ""
+            } else if found.tx.is_coinbase() {
+                "   the coinbase"
+            } else {
+                "   by chance"
+            };
             page.line(format!("   {:>2}  {:.16}…{whose}", found.found.index, found.found.txid));
             for reason in &found.found.reasons {
                 page.line(format!("       {}", shorter(&found.words(*reason))));
@@ -206,8 +214,8 @@ impl Session {
         lines.push(match self.proof.depth {
             Depth::Unproven => format!("{leaves} leaves are under its merkle root"),
             Depth::Coinbase(_) => format!(
-                "{leaves} transactions are in it, {own} of them the wallet's; the coinbase shows \
-                 the tree's height"
+                "{leaves} transactions are in it, {own} of them the wallet's, and the coinbase, \
+                 which shows the tree's height"
             ),
         });
         lines

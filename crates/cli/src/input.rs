@@ -12,6 +12,9 @@ use crate::secret;
 
 const STDIN_TWICE: UsageError = UsageError("standard input (-) can be read only once");
 
+/// What some editors put at the start of a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Bytes, and the words for where they came from.
 #[derive(Debug)]
 pub(crate) struct Input {
@@ -40,7 +43,8 @@ impl Reader {
     pub(crate) fn one(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
         let Input { source, bytes } = self.raw(argument, what)?;
         let bytes = match as_hex_text(&bytes) {
-            Some(text) => decode_hex(&text.split_ascii_whitespace().collect::<String>())
+            Some(text) => all_hex(text)
+                .and_then(|()| decode_hex(&text.split_ascii_whitespace().collect::<String>()))
                 .with_context(|| format!("{what}, {source}"))?,
             None => bytes,
         };
@@ -71,8 +75,9 @@ impl Reader {
         } else {
             fs::read(path).with_context(|| shorten(&path.to_string_lossy()))?
         };
-        String::from_utf8(bytes)
-            .with_context(|| format!("{}: not a text file", shorten(&path.to_string_lossy())))
+        let text = String::from_utf8(bytes)
+            .with_context(|| format!("{}: not a text file", shorten(&path.to_string_lossy())))?;
+        Ok(text.strip_prefix(BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text))
     }
 
     fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
@@ -88,6 +93,7 @@ impl Reader {
             return Ok(Input { source: argument.to_owned(), bytes });
         }
         let shown = shorten(argument);
+        let argument = argument.trim();
         match hex::decode(argument) {
             Ok(_) if argument.is_empty() => bail!("{what}: an empty argument"),
             Ok(_) => {
@@ -107,15 +113,27 @@ impl Reader {
     }
 }
 
-/// `bytes` as text if it is hex and white space, and not raw bytes.
+/// `bytes` as text if all of it prints, which is meant as hex, and not raw bytes: filters, blocks
+/// and transactions have zeros in them.
 fn as_hex_text(bytes: &[u8]) -> Option<&str> {
     let text = str::from_utf8(bytes).ok()?;
-    let hex = |byte: u8| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace();
-    (!text.trim().is_empty() && text.bytes().all(hex)).then_some(text)
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let prints = |c: char| !c.is_control() || c.is_whitespace();
+    (!text.trim().is_empty() && text.chars().all(prints)).then_some(text)
+}
+
+/// Names the first character that is neither hex nor white space.
+fn all_hex(text: &str) -> anyhow::Result<()> {
+    let hex = |c: char| c.is_ascii_hexdigit() || c.is_ascii_whitespace();
+    match text.chars().enumerate().find(|&(_, c)| !hex(c)) {
+        Some((index, c)) => bail!("not hex: {c:?} at position {index}"),
+        None => Ok(()),
+    }
 }
 
 /// Hex to bytes, with errors in words.
 pub(crate) fn decode_hex(text: &str) -> anyhow::Result<Vec<u8>> {
+    all_hex(text)?;
     hex::decode(text).map_err(|error| anyhow::anyhow!("not hex: {}", reason(error)))
 }
 

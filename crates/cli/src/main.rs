@@ -34,7 +34,6 @@ fn main() -> ExitCode {
     let result = run(&cli.command).and_then(|report| report.print(cli.json));
     match result {
         Ok(exit) => exit,
-        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let usage = error.is::<args::UsageError>();
             output::print_error(&error);

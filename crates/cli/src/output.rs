@@ -21,20 +21,29 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn print(self, json: bool) -> anyhow::Result<ExitCode> {
-        let mut stdout = io::stdout().lock();
-        if json {
-            writeln!(stdout, "{:#}", self.json)?;
-        } else if let Some(payload) = &self.payload {
-            let mut stderr = io::stderr().lock();
-            stderr.write_all(self.page.render(colours(&stderr)).as_bytes())?;
-            if !payload.is_empty() {
-                writeln!(stdout, "{payload}")?;
-            }
-        } else {
-            stdout.write_all(self.page.render(colours(&stdout)).as_bytes())?;
+        match self.write_stdout(json) {
+            // The reader of our output went away, which is no error of ours.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+            _ => {}
         }
-        stdout.flush()?;
+        if !json && self.payload.is_some() {
+            let mut stderr = io::stderr().lock();
+            let page = self.page.render(colours(&stderr));
+            // The payload is out: a page that nobody reads does not make it wrong.
+            drop(stderr.write_all(page.as_bytes()));
+        }
         Ok(if self.yes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn write_stdout(&self, json: bool) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        match &self.payload {
+            _ if json => writeln!(stdout, "{:#}", self.json)?,
+            Some(payload) if payload.is_empty() => {}
+            Some(payload) => writeln!(stdout, "{payload}")?,
+            None => stdout.write_all(self.page.render(colours(&stdout)).as_bytes())?,
+        }
+        stdout.flush()
     }
 }
 
@@ -132,11 +141,6 @@ pub(crate) fn print_error(error: &anyhow::Error) {
     let name = if colours(&stderr) { format!("\x1b[{RED}merror:\x1b[0m") } else { "error:".into() };
     // Nobody is left to tell if standard error is gone too.
     drop(writeln!(stderr, "{name} {error:#}"));
-}
-
-/// Whether the reader of our output went away, which is no error of ours.
-pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// `1`, `1 in 9,873`, `0`: a rate in words.

@@ -60,11 +60,11 @@ pub(crate) struct NewArgs {
     #[arg(long)]
     pub(crate) with_keys: bool,
     /// The share of other elements that match as well
-    #[arg(long, value_name = "RATE", default_value_t = 0.00001, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.00001, allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fpr: f64,
     /// Size the filter for this many elements [default: those inserted, and 100 more as room for
     /// outpoints unless --update none]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) elements: Option<u32>,
     /// The wallet's own number, decimal or 0x…, kept for good [default: random]
     #[arg(long, value_name = "NUMBER", value_parser = tweak)]
@@ -126,6 +126,11 @@ pub(crate) fn update_name(mode: UpdateMode) -> &'static str {
         UpdateMode::All => "all",
         UpdateMode::P2PubkeyOnly => "p2pubkey-only",
     }
+}
+
+fn fpr(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.0..=1.0).contains(rate) && *rate > 0.0);
+    rate.ok_or_else(|| String::from("not a rate between 0 and 1"))
 }
 
 fn tweak(text: &str) -> Result<u32, String> {

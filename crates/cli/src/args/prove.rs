@@ -42,12 +42,13 @@ pub(crate) struct MakeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) txs_out: Option<PathBuf>,
     /// Write the filter as it is afterwards, as hex
-    #[arg(long, value_name = "FILE", requires = "filter")]
+    #[arg(long, value_name = "FILE", requires = "filter", conflicts_with = "txid")]
     pub(crate) filter_out: Option<PathBuf>,
 }
 
 const VERIFY_HELP: &str = "\
-Exits with 1 if the merkleblock proves nothing, or not one of the transactions given. Give the
+Exits with 1 if the merkleblock is not valid, or does not prove each of the transactions given. A
+valid one without any transaction is the answer where nothing matched: exit 0. Give the
 coinbase transaction too where the merkleblock has it: only that shows the height of the tree.
 
 JSON: valid, error (null if valid), policy, network, block_hash, previous_block, time,

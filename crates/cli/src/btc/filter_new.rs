@@ -22,6 +22,9 @@ const ROOM: u32 = 100;
 
 pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     let items = items(args)?;
+    if let (true, Some(path)) = (items.is_empty(), args.file.first()) {
+        return Err(anyhow!("{}: nothing to watch in it", path.display()));
+    }
     if items.is_empty() {
         return Err(UsageError("nothing to watch: give items, --file or -; see --help").into());
     }

@@ -81,6 +81,7 @@ pub(crate) struct Element {
 impl Item {
     /// An item whose kind shows in its form or is written before a colon.
     pub(crate) fn detect(text: &str, policy: &Policy) -> anyhow::Result<Self> {
+        let text = text.trim();
         if secret::holds_private_key(text) {
             bail!(secret::NOT_SHOWN);
         }
@@ -110,6 +111,7 @@ impl Item {
     }
 
     pub(crate) fn new(kind: Kind, text: &str, policy: &Policy) -> anyhow::Result<Self> {
+        let text = text.trim();
         if secret::holds_private_key(text) {
             bail!(secret::NOT_SHOWN);
         }
@@ -147,6 +149,13 @@ impl Item {
                 self.push(data);
             }
             Kind::Descriptor => {
+                let (other, takes) = match policy.network {
+                    Network::Bitcoin => ("tpub", "testnet"),
+                    _ => ("xpub", "mainnet"),
+                };
+                if secret::words(&self.text).any(|word| word.starts_with(other)) {
+                    bail!("descriptor: {other} is of another chain; --network {takes} takes it");
+                }
                 for derived in descriptor_scripts(&self.text, policy.range.0.clone())? {
                     self.push_script(derived.script.as_bytes(), derived.index);
                 }

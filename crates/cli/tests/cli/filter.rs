@@ -145,8 +145,8 @@ fn filter_new_refuses_with_the_place_and_the_reason() {
     let typo = "bc1q7dmjqztn342e7qyl4tlfyqc8mju8ny7me8vm4x";
     fails(&[typo], BAD_INPUT, &[typo, "wrong checksum"]);
     fails(&["1979m9gb8qypkDp8HYV3HvbWxCBX5anSzz"], BAD_INPUT, &["checksum"]);
-    fails(&["--fpr", "0", "data:00"], BAD_INPUT, &["rate 0 is not between 0 and 1"]);
-    fails(&["--elements", "0", "data:00"], BAD_INPUT, &["0 elements"]);
+    fails(&["--fpr", "0", "data:00"], USAGE, &["not a rate between 0 and 1"]);
+    fails(&["--elements", "0", "data:00"], USAGE, &["--elements"]);
     fails(&["--elements", "1", "--fpr", "0.1", "data:00"], BAD_INPUT, &["matches everything"]);
     fails(&["tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"], BAD_INPUT, &["--network testnet"]);
     fails(&[XPUB], BAD_INPUT, &["descriptor"]);

@@ -45,3 +45,71 @@ fn private_keys_are_never_shown() {
         }
     }
 }
+
+#[test]
+fn the_payload_goes_out_and_the_exit_code_holds_whatever_is_closed() {
+    let closed = || std::io::pipe().expect("a pipe").1;
+    let new = ["btc", "filter", "new", "--tweak", "1", "data:c0ffee00c0ffee00"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
+    let output = command.args(new).stderr(closed()).stdout(Stdio::piped()).output();
+    let output = output.expect("the binary ends");
+    assert_eq!(output.status.code(), Some(YES));
+    assert_eq!(String::from_utf8(output.stdout).expect("text"), run(&new).stdout);
+    let transaction = fixture("bip37_vectors.json")["transactions"]["funding"]["hex"].clone();
+    let nothing = "0100010000000000000000";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
+    command.args(["btc", "match", nothing, text(&transaction)]).stdout(closed());
+    assert_eq!(command.status().expect("the binary ends").code(), Some(NO));
+}
+
+#[test]
+fn verify_says_when_it_exits_with_1() {
+    let block = block_757753();
+    let nothing = "0100010000000000000000";
+    let made = json_of(&["btc", "prove", "make", &block, "--filter", nothing], NO);
+    let verified = run(&["btc", "prove", "verify", text(&made["merkleblock"])]);
+    assert_eq!(verified.code, YES);
+    assert!(verified.stdout.contains("nothing about any transaction"), "{}", verified.stdout);
+    let help = run(&["btc", "prove", "verify", "--help"]).stdout;
+    assert!(help.contains("Exits with 1 if the merkleblock is not valid"), "{help}");
+}
+
+#[test]
+fn filter_out_needs_a_filter() {
+    let out = TempFile::absent("unwritten.hex");
+    let txid = "433cfb525b7f653b725c7db804e4c0c772e30fedee30a8d86f1fb1ab67dd8ee2";
+    let args = ["btc", "prove", "make", "00", "--txid", txid, "--filter-out", out.path()];
+    fails(&args, b"", USAGE, &["--filter-out"]);
+}
+
+#[test]
+fn text_that_is_almost_hex_is_no_raw_bytes() {
+    let inspect = ["btc", "filter", "inspect"];
+    let almost = TempFile::new("almost.hex", "03614e9b05000000\n00g0000001\n");
+    let words = ["almost.hex", "not hex: 'g' at position 19"];
+    fails(&[&inspect[..], &[almost.path()]].concat(), b"", BAD_INPUT, &words);
+    let stdin = "00\nffé\n".as_bytes();
+    let words = ["line 2", "not hex: 'é' at position 2"];
+    fails(&["btc", "match", "03614e9b050000000000000001", "-"], stdin, BAD_INPUT, &words);
+    let marked = TempFile::new("marked.hex", "\u{feff}03614e9b050000000000000001\r\n");
+    assert_eq!(run(&[&inspect[..], &[marked.path()]].concat()).code, YES);
+    let items = TempFile::new("marked.txt", "\u{feff}data:c0ffee00c0ffee00\n");
+    assert_eq!(run(&["btc", "filter", "new", "--file", items.path()]).code, YES);
+    assert_eq!(run(&[&inspect[..], &[" 03614e9b050000000000000001\n"]].concat()).code, YES);
+}
+
+#[test]
+fn slips_of_the_pen_are_named() {
+    let new = ["btc", "filter", "new"];
+    let refused = |args: &[&str], code, words: &[&str]| {
+        fails(&[&new[..], args].concat(), b"", code, words);
+    };
+    refused(&["--fpr", "1.5", "data:00"], USAGE, &["between 0 and 1"]);
+    refused(&["--elements", "0", "data:00"], USAGE, &["--elements"]);
+    let empty = TempFile::new("empty.txt", "# nothing\n");
+    refused(&["--file", empty.path()], BAD_INPUT, &["empty.txt"]);
+    let mainnet = format!("wpkh({XPUB}/0/*)");
+    refused(&["--network", "testnet", &mainnet], BAD_INPUT, &["--network mainnet"]);
+    refused(&["wpkh(tpubD6NzVbkrYhZ4X/0/*)"], BAD_INPUT, &["--network testnet"]);
+    assert_eq!(run(&[&new[..], &[" data:c0ffee00c0ffee00 "]].concat()).code, YES);
+}
