@@ -52,7 +52,7 @@ impl fmt::Display for RawError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated { offset, needed, left } => {
-                write!(f, "ends early: {needed} bytes needed at offset {offset}, {left} left")
+                write!(f, "ends early: {left} of the {needed} bytes of a field at offset {offset}")
             }
             Self::NonMinimalLength { offset, length } => {
                 write!(f, "length {length} at offset {offset} is not encoded in the fewest bytes")

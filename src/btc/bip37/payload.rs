@@ -51,7 +51,7 @@ impl fmt::Display for PayloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated { needed, left } => {
-                write!(f, "payload ends early: {needed} bytes needed, {left} left")
+                write!(f, "payload ends early: {left} of the {needed} bytes of a field")
             }
             Self::NonMinimalLength(length) => {
                 write!(f, "length {length} is not encoded in the fewest bytes")
