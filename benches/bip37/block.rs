@@ -65,6 +65,8 @@ fn block(report: &mut Report, height: u32, raw: &[u8]) {
         }
     }
     let filter = ours(&cases[2].1[0], 0);
+    let txids: Vec<_> = block.txdata.iter().map(bitcoin::Transaction::compute_txid).collect();
+    assert_eq!(elements.txids(), txids);
     report.ratio(
         &format!("take apart and match block {height} vs bitcoin's txids alone"),
         1,

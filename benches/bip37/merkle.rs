@@ -29,15 +29,19 @@ pub(crate) fn run(report: &mut Report) {
             theirs,
         );
         let (ours, theirs) = (ours(), theirs());
+        let ours = || ours.extract_matches().expect("built above");
+        let theirs = || {
+            let (mut matches, mut indexes) = (Vec::new(), Vec::new());
+            theirs.extract_matches(&mut matches, &mut indexes).expect("built above");
+            (matches, indexes)
+        };
+        let (matches, indexes) = theirs();
+        assert!(ours().matches.into_iter().eq(indexes.into_iter().zip(matches)));
         report.ratio(
             &format!("extract matches of {count}, {name} matched, vs bitcoin"),
             1,
-            || ours.extract_matches().expect("built above"),
-            || {
-                let (mut matches, mut indexes) = (Vec::new(), Vec::new());
-                theirs.extract_matches(&mut matches, &mut indexes).expect("built above");
-                (matches, indexes)
-            },
+            ours,
+            theirs,
         );
     }
 }

@@ -22,7 +22,6 @@ use crate::simd::Backend;
 /// # Examples
 /// ```
 /// # use chainsieve::btc::bip37::{BloomFilter, Elements, UpdateMode};
-/// # use chainsieve::bitcoin::consensus::deserialize;
 /// let raw = hex::decode(concat!(
 ///     "0100000001c997a5e56e104102fa209c6a852dd90660a20b2d9c352423edce25857fcd3704000000004847304402",
 ///     "204e45e16932b8af514961a1d3a1a25fdf3f4f7732e9d624c6c61548ab5fb8cd410220181522ec8eca07de4860a4",
@@ -161,11 +160,6 @@ impl Elements {
     /// The slot of an id.
     pub(super) fn txid_slot(&self, transaction: usize) -> u32 {
         self.classes.last().map_or(0, Tiles::start) + position(transaction)
-    }
-
-    /// The number of slots.
-    pub(super) fn num_slots(&self) -> usize {
-        self.num_elements()
     }
 
     /// Shows the bytes in a slot to `look`.

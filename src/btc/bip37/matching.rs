@@ -222,7 +222,7 @@ impl Verdicts {
         let grows = filter.update_mode() != UpdateMode::None;
         let mut first_clear = Vec::new();
         if grows {
-            first_clear.resize(elements.num_slots() + batch::OVERRUN, CONTAINED);
+            first_clear.resize(elements.num_elements() + batch::OVERRUN, CONTAINED);
         }
         let mut prober = Prober::new(filter.backend(), filter.view(), first_clear);
         elements.classes().iter().for_each(|class| prober.probe(class));
@@ -244,7 +244,7 @@ impl Verdicts {
             }
             Kind::FirstClear(first_clear)
         } else {
-            let mut bits = alloc::vec![0; elements.num_slots() / 64 + 1];
+            let mut bits = alloc::vec![0; elements.num_elements() / 64 + 1];
             for slot in contained {
                 bits[slot as usize / 64] |= 1 << (slot % 64);
             }

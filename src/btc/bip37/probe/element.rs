@@ -146,24 +146,22 @@ impl Kernel for Insert<'_> {
     #[inline(always)]
     fn vector<L: Lanes>(mut self, lanes: L) {
         let (params, element) = (self.params, self.element);
-        {
-            let mut i = 0;
-            while i < params.hash_funcs {
-                let count = params.hash_funcs - i;
-                if count == 1 {
-                    let [bit] = bits(params, element, i);
-                    return self.set(bit);
-                }
-                let bits = bits_in_lanes(lanes, params, element, i);
-                let (mut bytes, mut masks) = ([0; 16], [0; 16]);
-                lanes.store(lanes.shr::<3>(bits), &mut bytes);
-                let places = lanes.and(bits, lanes.splat(7));
-                lanes.store(lanes.shl_each(lanes.splat(1), places), &mut masks);
-                for (&byte, &mask) in bytes.iter().zip(&masks).take(count as usize) {
-                    self.bytes[byte as usize] |= mask.to_le_bytes()[0];
-                }
-                i = i.saturating_add(16);
+        let mut i = 0;
+        while i < params.hash_funcs {
+            let count = params.hash_funcs - i;
+            if count == 1 {
+                let [bit] = bits(params, element, i);
+                return self.set(bit);
             }
+            let bits = bits_in_lanes(lanes, params, element, i);
+            let (mut bytes, mut masks) = ([0; 16], [0; 16]);
+            lanes.store(lanes.shr::<3>(bits), &mut bytes);
+            let places = lanes.and(bits, lanes.splat(7));
+            lanes.store(lanes.shl_each(lanes.splat(1), places), &mut masks);
+            for (&byte, &mask) in bytes.iter().zip(&masks).take(count as usize) {
+                self.bytes[byte as usize] |= mask.to_le_bytes()[0];
+            }
+            i = i.saturating_add(16);
         }
     }
 }

@@ -164,8 +164,8 @@ pub enum Finding {
     ///
     /// Only a node that is broken or lies sends a malformed tree. If the proof of work is
     /// missing, the caller asked for a block of another network, since the hash is what was
-    /// asked for. An inner node that reads as a transaction
-    /// is chance once in about 10^13, or the work of who ground two ids: the full block settles it.
+    /// asked for. An inner node that reads as a transaction is chance once in about 10^13, or the
+    /// work of who ground two ids: the full block settles it.
     InvalidMerkleBlock(BlockHash, ProofError),
     /// A matched transaction of 64 bytes, which cannot be told from an inner node, and was passed
     /// over. An honest node sends it if a miner has put one into a block.
