@@ -28,10 +28,14 @@ extern crate alloc;
 
 #[cfg(feature = "btc")]
 pub mod btc;
+#[cfg(feature = "eth")]
+pub mod eth;
 pub mod hash;
-#[cfg(feature = "btc")]
+#[cfg(any(feature = "btc", feature = "eth"))]
 pub mod simd;
 
+#[cfg(feature = "eth")]
+pub use alloy_primitives;
 #[cfg(feature = "btc")]
 pub use bitcoin;
 #[cfg(feature = "btc")]

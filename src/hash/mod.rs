@@ -1,7 +1,11 @@
 //! Hash functions over byte slices, one file each.
 
+#[cfg(feature = "eth")]
+pub mod keccak;
 pub mod murmur3;
 #[cfg(feature = "btc")]
 pub(crate) mod sha256d;
 
+#[cfg(feature = "eth")]
+pub use keccak::{keccak256, keccak256_each};
 pub use murmur3::murmur3_32;

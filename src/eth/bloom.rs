@@ -1,0 +1,202 @@
+//! The Bloom filter of logs in every receipt and header: 2048 bits, three for each value.
+//!
+//! A value is the address of a log (20 bytes) or one of its topics (32 bytes); data is not in the
+//! filter, nor the position of a topic. The filter is a big-endian number of 2048 bits: bit `b`
+//! is bit `b % 8` of byte `255 - b / 8`.
+//!
+//! Two kinds of bytes must never be mixed up: those *of a filter*, which come off the wire and go
+//! into a [`BloomView`], and those *of a value*, which are hashed by [`positions`]. No conversion
+//! of this module hashes.
+//!
+//! Functions over `&[u8; 256]` also take `&alloy_primitives::Bloom`, which dereferences to it.
+//!
+//! Source: Yellow Paper, section 4.3.1 (M3:2048).
+
+use alloc::vec::Vec;
+
+use alloy_primitives::{B256, Bloom, LogData};
+
+use crate::hash::{keccak256, keccak256_each};
+use crate::simd::Backend;
+
+/// Length of a filter in bytes.
+pub const BYTES: usize = 256;
+
+/// Length of a filter in bits.
+pub const BITS: usize = 2048;
+
+/// The bits of one value, 0 to 2047, as the Yellow Paper counts them. They may coincide.
+pub type BitPositions = [u16; 3];
+
+/// The bits of a value: an address of 20 bytes or a topic of 32.
+///
+/// An address as an indexed argument of an event is a topic: pad it first
+/// ([`Address::into_word`](alloy_primitives::Address::into_word)).
+#[inline]
+pub fn positions(value: &[u8]) -> BitPositions {
+    positions_of_hash(&B256::new(keccak256(value)))
+}
+
+/// The bits of each value, in order, hashed several at a time.
+pub fn positions_of_each(backend: Backend, values: &[&[u8]]) -> Vec<BitPositions> {
+    let hashes = keccak256_each(backend, values);
+    hashes.into_iter().map(|hash| positions_of_hash(&B256::new(hash))).collect()
+}
+
+/// The bits of a value whose Keccak-256 hash is known.
+#[inline]
+pub fn positions_of_hash(hash: &B256) -> BitPositions {
+    let pair = |at: usize| u16::from_be_bytes([hash[at], hash[at + 1]]) & 0x7ff;
+    [pair(0), pair(2), pair(4)]
+}
+
+/// The byte and the bit in it of a position.
+#[inline]
+pub(crate) const fn byte_and_mask(position: u16) -> (usize, u8) {
+    let position = position & 0x7ff;
+    (BYTES - 1 - (position >> 3) as usize, 1 << (position & 7))
+}
+
+/// What a filter says of a value or a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// Not in the block: a proof, where the header is authentic and its filter sound.
+    No,
+    /// Perhaps in the block.
+    Maybe,
+    /// The filter says nothing: all bits are set, or it has another length than 256 bytes.
+    NoInformation,
+}
+
+impl Answer {
+    /// Whether the block has to be looked into: everything but [`No`](Self::No).
+    pub const fn is_candidate(self) -> bool {
+        !matches!(self, Self::No)
+    }
+}
+
+/// A filter as received, borrowed.
+///
+/// From a slice of any length: other chains, and perhaps later forks, send none or another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BloomView<'a> {
+    bits: Option<&'a [u8; BYTES]>,
+}
+
+impl<'a> BloomView<'a> {
+    /// The filter of these bytes. Nothing is hashed.
+    #[inline]
+    pub fn from_wire(bytes: &'a [u8]) -> Self {
+        Self { bits: bytes.try_into().ok() }
+    }
+
+    /// The 256 bytes of the filter, also if all bits are set; none if the length was another.
+    #[inline]
+    pub const fn bytes(self) -> Option<&'a [u8; BYTES]> {
+        self.bits
+    }
+
+    /// The filter's bits, if they can say "no": none if the length is wrong or all are set.
+    #[inline]
+    pub fn informative(self) -> Option<&'a [u8; BYTES]> {
+        self.bits.filter(|bits| bits.iter().any(|&byte| byte != u8::MAX))
+    }
+
+    /// Whether a value with these bits may be in the block.
+    #[inline]
+    pub fn answer(self, value: &BitPositions) -> Answer {
+        match self.informative() {
+            None => Answer::NoInformation,
+            Some(bits) if contains(bits, value) => Answer::Maybe,
+            Some(_) => Answer::No,
+        }
+    }
+
+    /// How many bits are set; none if the length is wrong.
+    pub fn count_ones(self) -> Option<u32> {
+        self.bits.map(count_ones)
+    }
+}
+
+impl<'a> From<&'a [u8; BYTES]> for BloomView<'a> {
+    fn from(bits: &'a [u8; BYTES]) -> Self {
+        Self { bits: Some(bits) }
+    }
+}
+
+impl<'a> From<&'a Bloom> for BloomView<'a> {
+    fn from(bloom: &'a Bloom) -> Self {
+        Self { bits: Some(bloom) }
+    }
+}
+
+/// Whether all bits of a value are set.
+#[inline]
+pub fn contains(bloom: &[u8; BYTES], value: &BitPositions) -> bool {
+    value.iter().all(|&position| {
+        let (byte, mask) = byte_and_mask(position);
+        bloom[byte] & mask != 0
+    })
+}
+
+/// Whether every bit of `other` is set in `bloom`.
+pub fn covers(bloom: &[u8; BYTES], other: &[u8; BYTES]) -> bool {
+    bloom.iter().zip(other).fold(0, |missing, (have, want)| missing | (want & !have)) == 0
+}
+
+/// Sets the bits of a value.
+#[inline]
+pub fn accrue(bloom: &mut [u8; BYTES], value: &BitPositions) {
+    for &position in value {
+        let (byte, mask) = byte_and_mask(position);
+        bloom[byte] |= mask;
+    }
+}
+
+/// Hashes a value (an address of 20 bytes or a topic of 32) and sets its bits.
+pub fn accrue_value(bloom: &mut [u8; BYTES], value: &[u8]) {
+    accrue(bloom, &positions(value));
+}
+
+/// Sets the bits of a log: of its address and of each topic.
+pub fn accrue_log(bloom: &mut [u8; BYTES], log: &alloy_primitives::Log) {
+    accrue_value(bloom, log.address.as_slice());
+    accrue_topics(bloom, &log.data);
+}
+
+fn accrue_topics(bloom: &mut [u8; BYTES], data: &LogData) {
+    for topic in data.topics() {
+        accrue_value(bloom, topic.as_slice());
+    }
+}
+
+/// Sets the bits of every log of a receipt.
+pub fn accrue_logs<'a>(
+    bloom: &mut [u8; BYTES],
+    logs: impl IntoIterator<Item = &'a alloy_primitives::Log>,
+) {
+    logs.into_iter().for_each(|log| accrue_log(bloom, log));
+}
+
+/// Sets every bit of `other`, the filter of a receipt, say.
+pub fn accrue_bloom(bloom: &mut [u8; BYTES], other: &[u8; BYTES]) {
+    for (byte, other) in bloom.iter_mut().zip(other) {
+        *byte |= other;
+    }
+}
+
+/// How many bits are set.
+pub fn count_ones(bloom: &[u8; BYTES]) -> u32 {
+    let (words, _) = bloom.as_chunks::<8>();
+    words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum()
+}
+
+/// The number of distinct values that a filter with so many bits set most likely holds.
+///
+/// Infinite if all are set. The true number of nine mainnet blocks was within 2.7 %.
+///
+/// Source: n = −(m/k)·ln(1 − X/m) (Swamidass and Baldi 2007), with m = 2048 and k = 3.
+pub fn estimated_values(ones: u32) -> f64 {
+    let clear = 1.0 - f64::from(ones) / 2048.0;
+    if clear <= 0.0 { f64::INFINITY } else { -(2048.0 / 3.0) * libm::log(clear) }
+}

@@ -1,0 +1,1 @@
+//! Whose filters and receipts commit to what.

@@ -1,0 +1,4 @@
+//! Block headers as received.
+
+mod chain;
+mod view;

@@ -1,0 +1,5 @@
+//! Filters of `eth_getLogs`.
+
+mod compiled;
+
+pub use compiled::CompiledQuery;

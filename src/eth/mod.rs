@@ -1,0 +1,24 @@
+//! Ethereum: logs, from a question to a proof that nothing was left out.
+//!
+//! A block's hash commits to its header, the header to a Bloom filter of the block's logs and to
+//! the root of its receipts. So under a trusted hash a "no" of the filter proves that a block has
+//! no such log, and a "maybe" becomes an answer with all receipts of the block.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`bloom`] | the 2048-bit filter: positions of a value, accrual, an answer in three states |
+//! | [`log_query`] | filters of `eth_getLogs`: read, compiled to bit positions, matched exactly |
+//! | [`header`] | headers as received: a view over RLP, and chains linked by parent hash |
+//! | [`scan`] | queries over many headers, and many watches over one |
+//! | [`forecast`] | what a query will cost, from headers alone |
+//! | [`receipts`] | receipts under a receipts root, and proofs of one of them |
+//! | [`audit`] | whether an answer to a query is complete and true, block by block |
+//! | [`certificate`] | an audit's result, and its verification by others |
+//! | [`chain_profile`] | whose filters and receipts commit to what |
+//! | [`log`] | a log with its place in the chain |
+
+pub mod bloom;
+pub mod chain_profile;
+pub mod header;
+pub mod log;
+pub mod log_query;
