@@ -286,7 +286,7 @@ impl HeaderChain {
         Some(self.first + index as u64)
     }
 
-    /// The number that the next block must have. Saturates: no chain of this world ends there.
+    /// The number that the next block must have.
     fn next_number(&self) -> u64 {
         self.first.saturating_add(self.fields.len() as u64)
     }
@@ -331,6 +331,9 @@ impl HeaderChain {
         let number = header.number();
         let next = self.next_number();
         let last = next.saturating_sub(1);
+        if next == u64::MAX && !self.is_empty() {
+            return Err(ChainError::Number { last, found: number }); // no number is left
+        }
         let found = header.parent_hash();
         if found == parent {
             return if number == next {
