@@ -25,3 +25,4 @@ pub mod forecast;
 pub mod header;
 pub mod log;
 pub mod log_query;
+pub mod scan;
