@@ -25,4 +25,5 @@ pub mod forecast;
 pub mod header;
 pub mod log;
 pub mod log_query;
+pub mod receipts;
 pub mod scan;
