@@ -53,7 +53,7 @@ fn each(report: &mut Report, name: &str, messages: &[&[u8]]) {
 
 /// Real headers: the first of mainnet and some of every fork from the corpus that
 /// `CHAINSIEVE_CORPUS` names, without it those of the fixtures.
-fn headers() -> Vec<(&'static str, Vec<Vec<u8>>)> {
+pub(crate) fn headers() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let fixture = include_str!("../../fixtures/ethereum/headers.json");
     let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty()) else {
         println!("# CHAINSIEVE_CORPUS is not set: the headers of the fixtures instead");

@@ -5,12 +5,16 @@
 #[path = "../timer/mod.rs"]
 mod timer;
 
+mod headers;
 mod keccak;
 
 fn main() {
     let mut report = timer::Report::from_args();
     if report.wants("keccak") {
         keccak::run(&mut report);
+    }
+    if report.wants("headers") {
+        headers::run(&mut report);
     }
     report.finish();
 }
