@@ -15,6 +15,7 @@
 
 mod blooms;
 mod error;
+mod json;
 mod proof;
 mod rlp;
 mod verify;
@@ -72,6 +73,22 @@ pub struct BlockReceipts {
     /// Consensus encodings as received, one behind the other or with list headers between.
     raw: Vec<u8>,
     after_byzantium: bool,
+    /// One for each entry, or none at all.
+    claims: Vec<Claims>,
+}
+
+/// What JSON-RPC says of a receipt's place. No receipts root covers it: to be compared with what
+/// is known otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Claims {
+    /// `blockHash`.
+    pub block_hash: Option<B256>,
+    /// `blockNumber`.
+    pub block_number: Option<u64>,
+    /// `transactionHash`.
+    pub transaction_hash: Option<B256>,
+    /// `logIndex` of each log.
+    pub log_indices: Vec<Option<u64>>,
 }
 
 /// A receipt and what its encoding is made from.
@@ -103,6 +120,12 @@ impl BlockReceipts {
     /// Whether there is no receipt, as in a block without transactions.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// What JSON says of the place of each receipt, in the order of the transactions; empty if the
+    /// receipts came as RLP.
+    pub fn claims(&self) -> &[Claims] {
+        &self.claims
     }
 
     /// The same receipts, of a block that is known to be from Byzantium (EIP-658) or later, on

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use alloy_consensus::Eip658Value;
-use alloy_primitives::Log;
 use alloy_rlp::{Decodable, EMPTY_LIST_CODE, Encodable, Header};
 
 use super::{BlockReceipts, DEPOSIT_TYPE, Entry, Form, Outcome, Receipt, ReceiptsError};
@@ -58,8 +57,7 @@ impl BlockReceipts {
     /// cumulative-gas, logs]`, without filters: they are computed. So does `eth/69` send them
     /// (EIP-7642), and so do `.ere` files hold them.
     ///
-    /// Deposits of the OP stack are not decided here but an unknown type: the form has no place
-    /// for their nonce and version.
+    /// Deposits of the OP stack have nonce and version behind the logs, as op-geth sends them.
     ///
     /// # Errors
     /// [`ReceiptsError`], where the bytes are not exactly such a list.
@@ -69,18 +67,13 @@ impl BlockReceipts {
         while !items.is_empty() {
             let mut fields = Fields::of(receipts.len(), &mut items)?;
             let receipt_type: u8 = fields.next("type")?;
-            if !is_known(receipt_type) || receipt_type == DEPOSIT_TYPE {
-                return Err(fields.unknown(receipt_type));
+            if !is_known(receipt_type) {
+                let receipt = fields.receipt;
+                return Err(ReceiptsError::UnknownType { receipt, receipt_type });
             }
-            let receipt = Receipt {
-                receipt_type,
-                outcome: fields.outcome()?,
-                cumulative_gas_used: fields.next("cumulativeGasUsed")?,
-                logs: fields.next("logs")?,
-                deposit_nonce: None,
-                deposit_receipt_version: None,
-            };
-            fields.end()?;
+            let outcome = fields.outcome()?;
+            let cumulative_gas_used = fields.next("cumulativeGasUsed")?;
+            let receipt = fields.logs_and_end(receipt_type, outcome, cumulative_gas_used)?;
             receipts.entries.push(Entry { receipt, form: Form::Fields { bloom: None } });
         }
         Ok(receipts)
@@ -140,23 +133,7 @@ fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, Receip
     let cumulative_gas_used = fields.next("cumulativeGasUsed")?;
     let bloom = fields.bloom()?;
     let bloom_end = start + encoding.len() - fields.rest.len();
-    let logs: Vec<Log> = fields.next("logs")?;
-    let deposit = receipt_type == DEPOSIT_TYPE;
-    let mut receipt = Receipt {
-        receipt_type,
-        outcome,
-        cumulative_gas_used,
-        logs,
-        deposit_nonce: None,
-        deposit_receipt_version: None,
-    };
-    if deposit && !fields.rest.is_empty() {
-        receipt.deposit_nonce = Some(fields.next("depositNonce")?);
-    }
-    if deposit && !fields.rest.is_empty() {
-        receipt.deposit_receipt_version = Some(fields.next("depositReceiptVersion")?);
-    }
-    fields.end()?;
+    let receipt = fields.logs_and_end(receipt_type, outcome, cumulative_gas_used)?;
     let form = if receipt.deposit_nonce.is_some() && receipt.deposit_receipt_version.is_none() {
         // Of Regolith: the nonce is in the receipt, and the root does not cover it.
         Form::Fields { bloom: Some(Box::new(*bloom)) }
@@ -239,14 +216,29 @@ impl<'a> Fields<'a> {
         bytes.try_into().map_err(|_| fault(alloy_rlp::Error::UnexpectedLength))
     }
 
-    fn end(self) -> Result<(), ReceiptsError> {
+    /// The fields from `logs` on, and nothing behind them.
+    fn logs_and_end(
+        mut self,
+        receipt_type: u8,
+        outcome: Outcome,
+        cumulative_gas_used: u64,
+    ) -> Result<Receipt, ReceiptsError> {
+        let logs = self.next("logs")?;
+        let mut optional = |field| {
+            let there = receipt_type == DEPOSIT_TYPE && !self.rest.is_empty();
+            there.then(|| self.next(field)).transpose()
+        };
+        let receipt = Receipt {
+            receipt_type,
+            outcome,
+            cumulative_gas_used,
+            logs,
+            deposit_nonce: optional("depositNonce")?,
+            deposit_receipt_version: optional("depositReceiptVersion")?,
+        };
         match self.rest.len() {
-            0 => Ok(()),
+            0 => Ok(receipt),
             bytes => Err(ReceiptsError::Behind { receipt: self.receipt, bytes }),
         }
-    }
-
-    fn unknown(&self, receipt_type: u8) -> ReceiptsError {
-        ReceiptsError::UnknownType { receipt: self.receipt, receipt_type }
     }
 }
