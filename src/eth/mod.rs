@@ -24,3 +24,5 @@ pub mod header;
 pub mod json;
 pub mod log;
 pub mod log_query;
+#[cfg(test)]
+mod log_tests;
