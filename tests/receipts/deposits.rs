@@ -1,7 +1,7 @@
 //! Deposits of the OP stack: a real block of Regolith, and `op-alloy` as rival.
 
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
-use alloy_consensus::{Eip658Value, Receipt};
+use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope};
 use alloy_primitives::{B256, b256};
 use alloy_trie::root::ordered_trie_root_encoded;
 use chainsieve::eth::receipts::{BlockReceipts, ReceiptsError};
@@ -9,6 +9,7 @@ use op_alloy_consensus::{OpDepositReceipt, OpReceiptEnvelope};
 
 use crate::blocks::list_of;
 use crate::constructed::{log, no_bloom, slim};
+use crate::real::json_of;
 
 /// A block of OP Goerli between Regolith and Canyon, whose receipts and root reth's tests carry
 /// ("check_optimism_receipt_root"): the nonce is in the receipt, and the root does not cover it.
@@ -54,16 +55,16 @@ fn what_the_root_covers_by_fork() {
     for (sent, hashed) in cases {
         let root: B256 = ordered_trie_root_encoded(&[encoding(hashed), other.clone()]);
         let encodings = [encoding(sent.clone()), other.clone()];
-        let mut json: Vec<_> = [
-            serde_json::to_value(OpReceiptEnvelope::Deposit(sent.clone().with_bloom())),
-            serde_json::to_value(OpReceiptEnvelope::Eip1559(sent.inner.clone().with_bloom())),
-        ]
-        .map(|value| value.expect("JSON"))
-        .into();
-        for (index, json) in json.iter_mut().enumerate() {
-            json["transactionIndex"] = format!("{index:#x}").into();
+        let plain = ReceiptEnvelope::Eip1559(sent.inner.clone().with_bloom());
+        let mut json = json_of(&[plain.clone(), plain]);
+        json[0]["type"] = "0x7e".into();
+        for (field, value) in [
+            ("depositNonce", sent.deposit_nonce),
+            ("depositReceiptVersion", sent.deposit_receipt_version),
+        ] {
+            json[0][field] = value.map(|value| format!("{value:#x}")).into();
         }
-        let json = serde_json::Value::Array(json).to_string();
+        let json = json.to_string();
         let behind: Vec<_> =
             sent.deposit_nonce.into_iter().chain(sent.deposit_receipt_version).collect();
         let slim = slim(&[(0x7e, &sent.inner, &behind), (2, &sent.inner, &[])]);
