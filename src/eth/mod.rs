@@ -10,16 +10,22 @@
 //! | [`log_query`] | filters of `eth_getLogs`: read, compiled to bit positions, matched exactly |
 //! | [`header`] | headers as received: a view over RLP, and chains linked by parent hash |
 //! | [`scan`] | queries over many headers, and many watches over one |
+//! | [`fill`] | how full filters are, and the rate of false "maybe" that follows |
 //! | [`forecast`] | what a query will cost, from headers alone |
 //! | [`receipts`] | receipts under a receipts root, and proofs of one of them |
 //! | [`audit`] | whether an answer to a query is complete and true, block by block |
 //! | [`certificate`] | an audit's result, and its verification by others |
 //! | [`chain_profile`] | whose filters and receipts commit to what |
 //! | [`log`] | a log with its place in the chain |
+//! | [`json`] | what is wrong with a value of JSON-RPC, and where |
 
 pub mod bloom;
 pub mod chain_profile;
+pub mod fill;
+pub mod forecast;
 pub mod header;
+pub mod json;
 pub mod log;
 pub mod log_query;
 pub mod receipts;
+pub mod scan;

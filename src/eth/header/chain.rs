@@ -1,1 +1,376 @@
+//! Headers linked by parent hash, and how far a trusted hash authenticates them.
 
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+use alloy_primitives::B256;
+
+use super::{HeaderError, HeaderView};
+use crate::eth::bloom::{BYTES, BloomView};
+use crate::hash::keccak256_each;
+use crate::simd::Backend;
+
+/// Why a header does not go on with a chain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChainError {
+    /// The header itself is malformed.
+    #[error("header {index}: {error}")]
+    Header {
+        /// Which header of those given, from 0.
+        index: usize,
+        /// What is wrong with it.
+        error: HeaderError,
+    },
+    /// Blocks are missing between the chain's last and this one.
+    #[error("block {found} comes after block {last}: {} are missing", found - last - 1)]
+    Gap {
+        /// Number of the chain's last block.
+        last: u64,
+        /// Number of the header.
+        found: u64,
+    },
+    /// The header has the hash of the chain's last block as its parent, and not the next number.
+    #[error("the child of block {last} says that its number is {found}")]
+    Number {
+        /// Number of the chain's last block.
+        last: u64,
+        /// Number of the header.
+        found: u64,
+    },
+    /// The header's parent is not the chain's block before it.
+    #[error("the parent of block {number} is {found}; block {} here is {expected}", number.saturating_sub(1))]
+    Parent {
+        /// Number of the header.
+        number: u64,
+        /// Hash of the chain's block before.
+        expected: B256,
+        /// The header's parent hash.
+        found: B256,
+    },
+    /// The header belongs below the chain's first block.
+    #[error("block {number} stands before the chain's first, block {first}")]
+    BeforeFirst {
+        /// Number of the header.
+        number: u64,
+        /// Number of the chain's first block.
+        first: u64,
+    },
+}
+
+/// What a header did to a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a reorganisation takes blocks off the chain"]
+pub enum Linked {
+    /// It is the new last block.
+    Extended,
+    /// The chain already had it.
+    Known,
+    /// It has another block of the chain as its parent, and is the new last block: these are off
+    /// the chain, the lowest first.
+    Reorganised {
+        /// Hashes of the blocks that are off the chain.
+        removed: Vec<B256>,
+    },
+}
+
+/// A block of a [`HeaderChain`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChainBlock<'a> {
+    /// Number of the block.
+    pub number: u64,
+    /// Hash of the block.
+    pub hash: B256,
+    /// Root of the trie of receipts.
+    pub receipts_root: B256,
+    /// Root of the trie of transactions.
+    pub transactions_root: B256,
+    /// Time in seconds since 1970.
+    pub timestamp: u64,
+    /// The gas that the block used.
+    pub gas_used: u64,
+    /// The filter of its logs; all ones if the header's has not 256 bytes.
+    pub bloom: &'a [u8; BYTES],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fields {
+    hash: B256,
+    receipts_root: B256,
+    transactions_root: B256,
+    timestamp: u64,
+    gas_used: u64,
+}
+
+/// Consecutive blocks, each the parent of the next.
+///
+/// A hash authenticates its ancestors only. So what a chain proves hangs on its *end*: the blocks
+/// up to one whose hash is trusted ([`anchored_to`](Self::anchored_to)). A chain that goes on from
+/// a trusted block proves nothing by it: anyone can append headers.
+///
+/// # Cost
+/// 376 bytes for each block.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeaderChain {
+    first: u64,
+    /// Parent of the first block.
+    parent: Option<B256>,
+    fields: Vec<Fields>,
+    blooms: Vec<[u8; BYTES]>,
+}
+
+/// Headers hashed together, so that the lanes are busy and the bytes still in the cache.
+const BATCH: usize = 64;
+
+impl HeaderChain {
+    /// A chain that starts with whatever header comes first.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty chain whose first block must follow on this one's last: for headers that come in
+    /// stretches, of which only one is kept in memory. Of an empty chain, its copy.
+    #[must_use]
+    pub fn following(&self) -> Self {
+        match self.fields.last() {
+            None => self.clone(),
+            Some(last) => Self {
+                first: self.next_number(),
+                parent: Some(last.hash),
+                fields: Vec::new(),
+                blooms: Vec::new(),
+            },
+        }
+    }
+
+    /// Links one header.
+    ///
+    /// # Errors
+    /// [`ChainError`] if it does not follow on any block of the chain, which stays as it was.
+    pub fn push(&mut self, header: &HeaderView<'_>) -> Result<Linked, ChainError> {
+        self.link(header, header.hash())
+    }
+
+    /// Links headers whose RLP stands one behind the other. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`ChainError`] at the first header that does not follow on the chain's *last* block:
+    /// a stretch of headers holds no reorganisations. Those before it stay linked.
+    ///
+    /// # Cost
+    /// The hashes, several at a time on `backend`.
+    pub fn extend_from_rlp(
+        &mut self,
+        backend: Backend,
+        mut rlp: &[u8],
+    ) -> Result<usize, ChainError> {
+        let mut headers = Vec::with_capacity(BATCH);
+        let mut linked = 0;
+        while !rlp.is_empty() {
+            headers.clear();
+            let mut malformed = None;
+            while headers.len() < BATCH && !rlp.is_empty() && malformed.is_none() {
+                match HeaderView::decode_prefix(rlp) {
+                    Ok((header, behind)) => {
+                        headers.push(header);
+                        rlp = behind;
+                    }
+                    Err(error) => malformed = Some(error),
+                }
+            }
+            self.extend(backend, &headers)?;
+            linked += headers.len();
+            if let Some(error) = malformed {
+                return Err(ChainError::Header { index: linked, error });
+            }
+        }
+        Ok(linked)
+    }
+
+    /// Links headers, each of which must follow on the one before.
+    ///
+    /// # Errors
+    /// As [`extend_from_rlp`](Self::extend_from_rlp).
+    pub fn extend(
+        &mut self,
+        backend: Backend,
+        headers: &[HeaderView<'_>],
+    ) -> Result<(), ChainError> {
+        self.fields.reserve(headers.len());
+        self.blooms.reserve(headers.len());
+        let mut messages = [&[][..]; BATCH];
+        for headers in headers.chunks(BATCH) {
+            for (message, header) in messages.iter_mut().zip(headers) {
+                *message = header.rlp();
+            }
+            let hashes = keccak256_each(backend, &messages[..headers.len()]);
+            for (header, hash) in headers.iter().zip(hashes) {
+                self.check_next(header)?;
+                self.append(header, B256::new(hash));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the chain has no block.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// How many blocks the chain has.
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// The numbers of the chain's blocks; none if it is empty.
+    pub fn numbers(&self) -> Option<RangeInclusive<u64>> {
+        let last = self.fields.len().checked_sub(1)?;
+        Some(self.first..=self.first + last as u64)
+    }
+
+    /// The parent hash of the first block, or that of the block that is to come first.
+    pub fn parent_hash(&self) -> Option<B256> {
+        self.parent
+    }
+
+    /// Hash of the last block.
+    pub fn last_hash(&self) -> Option<B256> {
+        self.fields.last().map(|last| last.hash)
+    }
+
+    /// The block of this number.
+    pub fn block(&self, number: u64) -> Option<ChainBlock<'_>> {
+        let index = self.index(number)?;
+        let Fields { hash, receipts_root, transactions_root, timestamp, gas_used } =
+            *self.fields.get(index)?;
+        let bloom = self.blooms.get(index)?;
+        Some(ChainBlock {
+            number,
+            hash,
+            receipts_root,
+            transactions_root,
+            timestamp,
+            gas_used,
+            bloom,
+        })
+    }
+
+    /// The blocks in order.
+    pub fn blocks(&self) -> impl ExactSizeIterator<Item = ChainBlock<'_>> {
+        let blocks = self.fields.iter().zip(&self.blooms).enumerate();
+        blocks.map(|(index, (fields, bloom))| {
+            let Fields { hash, receipts_root, transactions_root, timestamp, gas_used } = *fields;
+            let number = self.first + index as u64;
+            ChainBlock {
+                number,
+                hash,
+                receipts_root,
+                transactions_root,
+                timestamp,
+                gas_used,
+                bloom,
+            }
+        })
+    }
+
+    /// The filters of all blocks in order, for scanning. One that has not 256 bytes is all ones
+    /// here: both say nothing.
+    pub fn blooms(&self) -> &[[u8; BYTES]] {
+        &self.blooms
+    }
+
+    /// The highest block whose hash is one of `anchors`: it and all blocks below are authentic if
+    /// that hash is. Those above are not proven to be anyone's.
+    pub fn anchored_to(&self, anchors: &[B256]) -> Option<u64> {
+        let index = self.fields.iter().rposition(|fields| anchors.contains(&fields.hash))?;
+        Some(self.first + index as u64)
+    }
+
+    /// The number that the next block must have.
+    fn next_number(&self) -> u64 {
+        self.first.saturating_add(self.fields.len() as u64)
+    }
+
+    fn index(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.first)?).ok()
+    }
+
+    fn link(&mut self, header: &HeaderView<'_>, hash: B256) -> Result<Linked, ChainError> {
+        let number = header.number();
+        if let Some(block) = self.block(number)
+            && block.hash == hash
+        {
+            return Ok(Linked::Known);
+        }
+        if number == self.first && self.parent == Some(header.parent_hash()) && !self.is_empty() {
+            let removed = self.fields.drain(..).map(|fields| fields.hash).collect();
+            self.blooms.clear();
+            self.append(header, hash);
+            return Ok(Linked::Reorganised { removed });
+        }
+        let above_parent = number.checked_sub(1).and_then(|parent| self.index(parent));
+        if let Some(at) = above_parent
+            && at + 1 < self.fields.len()
+            && self.fields[at].hash == header.parent_hash()
+        {
+            let removed = self.fields.drain(at + 1..).map(|fields| fields.hash).collect();
+            self.blooms.truncate(at + 1);
+            self.append(header, hash);
+            return Ok(Linked::Reorganised { removed });
+        }
+        self.check_next(header)?;
+        self.append(header, hash);
+        Ok(Linked::Extended)
+    }
+
+    /// Whether the header follows on the chain's last block.
+    fn check_next(&self, header: &HeaderView<'_>) -> Result<(), ChainError> {
+        let Some(parent) = self.fields.last().map(|last| last.hash).or(self.parent) else {
+            return Ok(());
+        };
+        let number = header.number();
+        let next = self.next_number();
+        let last = next.saturating_sub(1);
+        if next == u64::MAX && !self.is_empty() {
+            return Err(ChainError::Number { last, found: number }); // no number is left
+        }
+        let found = header.parent_hash();
+        if found == parent {
+            return if number == next {
+                Ok(())
+            } else {
+                Err(ChainError::Number { last, found: number })
+            };
+        }
+        if number > next {
+            return Err(ChainError::Gap { last, found: number });
+        }
+        if number <= self.first && !self.is_empty() {
+            return Err(ChainError::BeforeFirst { number, first: self.first });
+        }
+        let before = number.checked_sub(1).and_then(|before| self.block(before));
+        let expected = before.map_or(parent, |before| before.hash);
+        Err(ChainError::Parent { number, expected, found })
+    }
+
+    fn append(&mut self, header: &HeaderView<'_>, hash: B256) {
+        if self.parent.is_none() {
+            self.parent = Some(header.parent_hash());
+            self.first = header.number();
+        }
+        self.fields.push(Fields {
+            hash,
+            receipts_root: header.receipts_root(),
+            transactions_root: header.transactions_root(),
+            timestamp: header.timestamp(),
+            gas_used: header.gas_used(),
+        });
+        self.blooms.push(header.logs_bloom().bytes().copied().unwrap_or([u8::MAX; BYTES]));
+    }
+}
+
+impl<'a> From<ChainBlock<'a>> for BloomView<'a> {
+    fn from(block: ChainBlock<'a>) -> Self {
+        block.bloom.into()
+    }
+}

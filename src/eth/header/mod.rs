@@ -1,4 +1,17 @@
-//! Block headers as received.
+//! Block headers as received, and chains of them.
+//!
+//! A header's hash is the Keccak-256 of its RLP. So headers are kept as the bytes that came, and
+//! [`HeaderView`] reads the fields in place, whatever later forks append. One that came as JSON
+//! ([`HeaderBuf::from_json`]) is encoded and must have the hash that it claims.
+//!
+//! Fields: Yellow Paper 4.4.3; EIP-1559, 4895, 4844, 4788, 7685, 7928, 7843.
 
 mod chain;
+mod json;
+#[cfg(test)]
+mod tests;
 mod view;
+
+pub use chain::{ChainBlock, ChainError, HeaderChain, Linked};
+pub use json::{HeaderBuf, JsonHeaderError};
+pub use view::{HeaderError, HeaderLayout, HeaderView, bloom_at_fixed_place};

@@ -52,7 +52,7 @@ impl Default for Limits {
         Self {
             queued: 1_000_000,
             in_flight: 100,
-            patience: Duration::from_secs(60),
+            patience: Duration::from_mins(1),
             cached_bytes: 4 << 20,
             answers: 1_000,
             answer_bytes: 16 << 20,

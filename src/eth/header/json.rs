@@ -1,0 +1,170 @@
+//! Headers from JSON-RPC: rebuilt as RLP, and accepted only under their hash.
+
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use alloy_primitives::{Address, B64, B256, Bytes, U256};
+use alloy_rlp::{Encodable, Header as RlpHeader};
+
+use super::{HeaderError, HeaderView};
+
+/// Why JSON is not accepted as a header.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonHeaderError {
+    /// Not JSON, or a field is missing, twice there or malformed; the text names it.
+    #[error("{0}")]
+    Json(String),
+    /// A field is missing although one that came with a later fork is there.
+    #[error("{missing} is missing, though {present} is there")]
+    Hole {
+        /// The field that is missing.
+        missing: &'static str,
+        /// The later one.
+        present: &'static str,
+    },
+    /// The fields, encoded, have another hash: one of them is not the block's, or the chain's
+    /// headers have fields that are not known here. Ask for `debug_getRawHeader` then.
+    #[error("the fields hash to {computed}, the claimed hash is {claimed}")]
+    HashMismatch {
+        /// The `hash` of the JSON object.
+        claimed: B256,
+        /// The hash of its fields.
+        computed: B256,
+    },
+    /// The fields do not make a header.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+}
+
+/// A header that owns its RLP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderBuf {
+    rlp: Vec<u8>,
+    hash: B256,
+}
+
+impl HeaderBuf {
+    /// From the block or header object of JSON-RPC: `eth_getBlockByNumber`,
+    /// `eth_getHeaderByHash`, `eth_subscribe`. What is not part of a header is ignored.
+    ///
+    /// The claimed `hash` alone authenticates nothing; that it equals the hash of the fields means
+    /// that a chain that holds the one holds the other.
+    ///
+    /// # Errors
+    /// [`JsonHeaderError`], with the line, the column and the field.
+    pub fn from_json(json: &str) -> Result<Self, JsonHeaderError> {
+        let fields: Fields =
+            serde_json::from_str(json).map_err(|error| JsonHeaderError::Json(error.to_string()))?;
+        let rlp = fields.encode()?;
+        let computed = HeaderView::decode(&rlp)?.hash();
+        if computed != fields.hash {
+            return Err(JsonHeaderError::HashMismatch { claimed: fields.hash, computed });
+        }
+        Ok(Self { rlp, hash: computed })
+    }
+
+    /// The bytes whose hash the header's is.
+    pub fn rlp(&self) -> &[u8] {
+        &self.rlp
+    }
+
+    /// The hash of the header.
+    pub fn hash(&self) -> B256 {
+        self.hash
+    }
+
+    /// The fields.
+    pub fn view(&self) -> HeaderView<'_> {
+        HeaderView::decode(&self.rlp).expect("decoded when it was made")
+    }
+}
+
+/// The fields of a header in JSON-RPC, in the order of the RLP.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields {
+    hash: B256,
+    parent_hash: B256,
+    #[serde(alias = "ommersHash")]
+    sha3_uncles: B256,
+    #[serde(alias = "beneficiary")]
+    miner: Address,
+    state_root: B256,
+    transactions_root: B256,
+    receipts_root: B256,
+    logs_bloom: Bytes,
+    difficulty: U256,
+    number: U256,
+    gas_limit: U256,
+    gas_used: U256,
+    timestamp: U256,
+    extra_data: Bytes,
+    mix_hash: B256,
+    nonce: B64,
+    base_fee_per_gas: Option<U256>,
+    withdrawals_root: Option<B256>,
+    blob_gas_used: Option<U256>,
+    excess_blob_gas: Option<U256>,
+    parent_beacon_block_root: Option<B256>,
+    requests_hash: Option<B256>,
+    block_access_list_hash: Option<B256>,
+    slot_number: Option<U256>,
+}
+
+impl Fields {
+    fn encode(&self) -> Result<Vec<u8>, JsonHeaderError> {
+        let always: [&dyn Encodable; 15] = [
+            &self.parent_hash,
+            &self.sha3_uncles,
+            &self.miner,
+            &self.state_root,
+            &self.transactions_root,
+            &self.receipts_root,
+            &self.logs_bloom,
+            &self.difficulty,
+            &self.number,
+            &self.gas_limit,
+            &self.gas_used,
+            &self.timestamp,
+            &self.extra_data,
+            &self.mix_hash,
+            &self.nonce,
+        ];
+        let mut payload = Vec::with_capacity(700);
+        for field in always {
+            field.encode(&mut payload);
+        }
+        let mut missing = None;
+        for (name, field) in self.by_fork() {
+            match (field, missing) {
+                (Some(field), None) => field.encode(&mut payload),
+                (Some(_), Some(missing)) => {
+                    return Err(JsonHeaderError::Hole { missing, present: name });
+                }
+                (None, _) => missing = missing.or(Some(name)),
+            }
+        }
+        let mut rlp = Vec::with_capacity(payload.len() + 3);
+        RlpHeader { list: true, payload_length: payload.len() }.encode(&mut rlp);
+        rlp.append(&mut payload);
+        Ok(rlp)
+    }
+
+    /// The fields that came with forks, in their order.
+    fn by_fork(&self) -> [(&'static str, Option<&dyn Encodable>); 8] {
+        fn field<T: Encodable>(value: Option<&T>) -> Option<&dyn Encodable> {
+            value.map(|value| value as &dyn Encodable)
+        }
+        [
+            ("baseFeePerGas", field(self.base_fee_per_gas.as_ref())),
+            ("withdrawalsRoot", field(self.withdrawals_root.as_ref())),
+            ("blobGasUsed", field(self.blob_gas_used.as_ref())),
+            ("excessBlobGas", field(self.excess_blob_gas.as_ref())),
+            ("parentBeaconBlockRoot", field(self.parent_beacon_block_root.as_ref())),
+            ("requestsHash", field(self.requests_hash.as_ref())),
+            ("blockAccessListHash", field(self.block_access_list_hash.as_ref())),
+            ("slotNumber", field(self.slot_number.as_ref())),
+        ]
+    }
+}
