@@ -22,3 +22,4 @@ pub mod chain_profile;
 pub mod header;
 pub mod log;
 pub mod log_query;
+pub mod receipts;
