@@ -23,3 +23,4 @@ pub mod header;
 pub mod log;
 pub mod log_query;
 pub mod receipts;
+pub mod scan;
