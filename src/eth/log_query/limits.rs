@@ -131,9 +131,8 @@ mod tests {
         assert_eq!(geth.check(&addresses(1_000), &ONE), Ok(()));
         let error = geth.check(&addresses(1_001), &ONE).unwrap_err();
         assert_eq!(error.to_string(), "1001 addresses, the limit is 1000");
-        let topics = |count: u64| {
-            LogQuery::new().topic2((0..count).map(U256::from).collect::<Vec<_>>())
-        };
+        let topics =
+            |count: u64| LogQuery::new().topic2((0..count).map(U256::from).collect::<Vec<_>>());
         assert_eq!(geth.check(&topics(1_000), &ONE), Ok(()));
         let error = geth.check(&topics(1_001), &ONE).unwrap_err();
         assert_eq!(error.to_string(), "topics[2]: 1001 topics, the limit is 1000");
