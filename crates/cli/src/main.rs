@@ -5,15 +5,20 @@
 
 mod args;
 mod btc;
+mod calendar;
 mod demo;
+mod eth;
 mod input;
 mod output;
+mod progress;
 mod secret;
+mod source;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use args::eth::EthCommand;
 use args::{BtcCommand, Cli, Command, FilterCommand, ProveCommand};
 use output::Report;
 
@@ -51,6 +56,8 @@ fn run(command: &Command) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
+        Command::Eth(EthCommand::Header(args)) => eth::header::run(args),
+        Command::Eth(EthCommand::Stats(args)) => eth::stats::run(args),
         Command::Demo => demo::run(),
     }
 }

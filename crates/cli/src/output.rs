@@ -157,6 +157,20 @@ pub(crate) fn rate(rate: f64) -> String {
     }
 }
 
+/// `12.5 %`, `0.032 %`: a share of blocks, with two digits that say something.
+pub(crate) fn share(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent {
+        ..=0.0 => "0 %".into(),
+        ..0.0001 => "< 0.0001 %".into(),
+        ..0.001 => format!("{percent:.5} %"),
+        ..0.01 => format!("{percent:.4} %"),
+        ..0.1 => format!("{percent:.3} %"),
+        ..1.0 => format!("{percent:.2} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
 /// `36,000`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -178,7 +192,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{grouped, rate};
+    use super::{grouped, rate, share};
 
     #[test]
     fn numbers_for_people() {
@@ -189,5 +203,7 @@ mod tests {
         assert_eq!(rate(0.0001), "1 in 10,000");
         assert_eq!(rate(1.0), "100.0 %");
         assert_eq!(rate(0.0), "0");
+        let shares = [0.0, 1e-9, 0.000_012, 0.004_2, 0.125, 1.0].map(share);
+        assert_eq!(shares, ["0 %", "< 0.0001 %", "0.0012 %", "0.42 %", "12.5 %", "100.0 %"]);
     }
 }
