@@ -198,7 +198,7 @@ pub fn count_ones(bloom: &[u8; BYTES]) -> u32 {
 /// Source: n = −(m/k)·ln(1 − X/m) (Swamidass and Baldi 2007), with m = 2048 and k = 3.
 pub fn estimated_values(ones: u32) -> f64 {
     let clear = 1.0 - f64::from(ones) / 2048.0;
-    if clear <= 0.0 { f64::INFINITY } else { -(2048.0 / 3.0) * libm::log(clear) }
+    if clear <= 0.0 { f64::INFINITY } else { 0.0 - 2048.0 / 3.0 * libm::log(clear) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! How full the filters of a chain are, and what share of them a query that finds nothing passes.
 
+#![expect(clippy::cast_precision_loss, reason = "counts become shares and sums of estimates")]
+
 use alloc::vec::Vec;
 
 use super::bloom::{self, BITS, BYTES};
@@ -73,7 +75,8 @@ impl FillHistogram {
 
     /// How many distinct values the filters hold in all, those with all bits set left out.
     pub fn estimated_values(&self) -> f64 {
-        let informative = self.fills().filter(|&(ones, _)| ones < BITS as u32);
+        let informative =
+            self.fills().filter(|&(ones, _)| bloom::estimated_values(ones).is_finite());
         informative.map(|(ones, filters)| bloom::estimated_values(ones) * filters as f64).sum()
     }
 

@@ -6,6 +6,8 @@
 //! with 5,469 receipts; the bytes of each of these blocks are between 0.69 and 1.44 times what
 //! is said here, the receipts between 0.38 and 1.54 times.
 
+#![expect(clippy::cast_precision_loss, reason = "counts become shares and sums of estimates")]
+
 use alloc::vec::Vec;
 
 use super::bloom::{self, BitPositions};
@@ -225,4 +227,136 @@ fn distinct(mut positions: Vec<u16>) -> f64 {
     positions.sort_unstable();
     positions.dedup();
     positions.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::keccak256;
+    use alloy_primitives::hex;
+    use bloom::positions;
+
+    /// The parent-linked runs of `fixtures/`: 2020, 2023 and 2025.
+    fn runs() -> Vec<HeaderChain> {
+        let json = include_str!("../../fixtures/ethereum/headers.json");
+        let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();
+        let of = |first: u64, last: u64| {
+            let mut rlp = Vec::new();
+            for number in first..=last {
+                let is = |row: &&serde_json::Value| {
+                    row["chain"] == "mainnet" && row["number"].as_u64() == Some(number)
+                };
+                let row = rows.iter().find(is).unwrap();
+                rlp.extend(hex::decode(row["header"].as_str().unwrap()).unwrap());
+            }
+            let mut chain = HeaderChain::new();
+            chain.extend_from_rlp(Backend::best(), &rlp).unwrap();
+            chain
+        };
+        alloc::vec![
+            of(10_234_001, 10_234_007),
+            of(18_090_205, 18_090_213),
+            of(22_431_080, 22_431_086)
+        ]
+    }
+
+    fn absent(seed: u32, name: &str) -> BitPositions {
+        positions(&[name.as_bytes(), &seed.to_be_bytes()].concat())
+    }
+
+    /// Values that no block holds pass as often as the forecast says, for one clause, for two and
+    /// for alternatives.
+    #[test]
+    fn false_candidates_are_as_many_as_expected() {
+        let shapes: [&dyn Fn(u32) -> CompiledQuery; 3] = [
+            &|seed| CompiledQuery::new(alloc::vec![alloc::vec![absent(seed, "address")]]),
+            &|seed| {
+                CompiledQuery::new(alloc::vec![
+                    alloc::vec![absent(seed, "address")],
+                    alloc::vec![absent(seed, "topic")],
+                ])
+            },
+            &|seed| {
+                let any = (0..5).map(|i| absent(seed * 5 + i, "one of five")).collect();
+                CompiledQuery::new(alloc::vec![any, alloc::vec![absent(seed, "topic")]])
+            },
+        ];
+        let runs = runs();
+        for (shape, tolerance) in shapes.into_iter().zip([0.03, 0.1, 0.06]) {
+            let (mut expected, mut observed) = (0.0, 0.0);
+            for seed in 0..4_000 {
+                let mut forecast = Forecast::new(shape(seed));
+                for chain in &runs {
+                    forecast.add(Backend::best(), chain);
+                }
+                assert_eq!(forecast.blocks(), 23);
+                expected += forecast.expected_false();
+                observed += forecast.candidates() as f64;
+            }
+            let ratio = observed / expected;
+            assert!((ratio - 1.0).abs() < tolerance, "{observed} of {expected}");
+        }
+    }
+
+    #[test]
+    fn an_element_of_every_block_selects_nothing() {
+        let hash = |signature: &str| positions(&keccak256(signature.as_bytes()));
+        let transfer = hash("Transfer(address,address,uint256)");
+        let query = CompiledQuery::new(alloc::vec![
+            alloc::vec![absent(1, "address"), absent(2, "address")],
+            alloc::vec![transfer],
+        ]);
+        let mut forecast = Forecast::new(query);
+        for chain in runs() {
+            forecast.add(Backend::best(), &chain);
+        }
+        let [addresses, topic] = forecast.clauses() else { panic!("two clauses") };
+        assert!(!addresses.selects_nothing() && topic.selects_nothing());
+        assert!(topic.candidates() >= 22 && topic.values().all(|share| share > 0.95));
+        assert_eq!(addresses.values().len(), 2);
+        assert!(addresses.candidates() < topic.candidates());
+    }
+
+    /// The receipts of real blocks against what their headers let expect.
+    #[test]
+    fn receipts_and_bytes_are_of_the_right_size() {
+        for block in [
+            include_str!("../../fixtures/ethereum/blocks/mainnet_17686111.json"),
+            include_str!("../../fixtures/ethereum/blocks/mainnet_17686112.json"),
+            include_str!("../../fixtures/ethereum/blocks/mainnet_7000000.json"),
+            include_str!("../../fixtures/ethereum/blocks/mainnet_14764013.json"),
+        ] {
+            let block: serde_json::Value = serde_json::from_str(block).unwrap();
+            let header = hex::decode(block["header"].as_str().unwrap()).unwrap();
+            let receipts = block["receipts"].as_array().unwrap();
+            let hex_digits = |receipt: &serde_json::Value| receipt.as_str().unwrap().len() - 2;
+            let bytes = receipts.iter().map(hex_digits).sum::<usize>() as f64 / 2.0;
+            let mut chain = HeaderChain::new();
+            chain.extend_from_rlp(Backend::best(), &header).unwrap();
+            let mut forecast = Forecast::new(CompiledQuery::new(Vec::new()));
+            forecast.add(Backend::best(), &chain);
+            assert_eq!((forecast.blocks(), forecast.candidates()), (1, 1));
+            let (factor, place) = (forecast.consensus_bytes() / bytes, &block["number"]);
+            assert!((0.5..2.0).contains(&factor), "{place}: {factor}");
+            let factor = forecast.receipts() / receipts.len() as f64;
+            assert!((0.4..2.6).contains(&factor), "{place}: {factor}");
+            assert!(forecast.most_receipts() >= receipts.len() as u64);
+            assert!(forecast.slim_bytes() < forecast.consensus_bytes());
+        }
+    }
+
+    #[test]
+    fn fills_of_nothing_are_zero() {
+        let fills = FillHistogram::default();
+        let figures = [fills.mean_fill(), fills.quantile(0.5), fills.false_positive_rate(3)];
+        assert!(figures.iter().all(|&figure| figure.to_bits() == 0), "{figures:?}");
+        let mut fills = FillHistogram::default();
+        fills.add(&[[0; 256], [0xff; 256], [0x0f; 256]]);
+        assert_eq!((fills.filters(), fills.empty(), fills.uninformative()), (3, 1, 1));
+        assert!(
+            (fills.mean_fill() - 0.5).abs() < 1e-12 && (fills.quantile(0.5) - 0.5).abs() < 1e-12
+        );
+        assert!((fills.false_positive_rate(3) - (1.0 + 0.125) / 3.0).abs() < 1e-12);
+        assert!((fills.estimated_values() - bloom::estimated_values(1024)).abs() < 1e-9);
+    }
 }

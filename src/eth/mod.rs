@@ -17,12 +17,15 @@
 //! | [`certificate`] | an audit's result, and its verification by others |
 //! | [`chain_profile`] | whose filters and receipts commit to what |
 //! | [`log`] | a log with its place in the chain |
+//! | [`json`] | what is wrong with a value of JSON-RPC, and where |
 
 pub mod bloom;
 pub mod chain_profile;
 pub mod fill;
 pub mod forecast;
 pub mod header;
+pub mod json;
 pub mod log;
 pub mod log_query;
+pub mod receipts;
 pub mod scan;

@@ -28,7 +28,7 @@ fn known() -> Vec<Known> {
             chain: text(row, "chain"),
             number: row["number"].as_u64().unwrap(),
             hash: text(row, "hash").parse().unwrap(),
-            fork: text(row, "fork"),
+            fork: row["fork"].as_str().unwrap_or_default().to_string(),
             parent_hash: text(row, "parent_hash").parse().unwrap(),
             rlp: hex::decode(text(row, "header")).unwrap(),
         })
@@ -349,7 +349,7 @@ fn a_chain_ends_before_the_last_number() {
     let with_number = |number: u64, parent: B256| {
         let mut payload = parent.to_vec();
         payload.insert(0, 0xa0);
-        payload.extend(&run[0].rlp[36..at - run_number_length(&run[0]) + 1 - 1]);
+        payload.extend(&run[0].rlp[36..=at - run_number_length(&run[0])]);
         payload.push(0x88);
         payload.extend(number.to_be_bytes());
         payload.extend(&run[0].rlp[at + 1..]);

@@ -1,0 +1,287 @@
+//! Signatures of events, `Transfer(address,address,uint256)`, and their hash.
+
+use alloc::string::String;
+
+use alloy_primitives::B256;
+
+use crate::eth::json::excerpt;
+use crate::hash::keccak256;
+
+/// Why a text is no canonical signature of an event. Offsets count bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventSignatureError {
+    /// No name before the parenthesis, or one that Solidity does not allow.
+    #[error("{0:?} is not the name of an event")]
+    Name(String),
+    /// A type that the ABI does not know in this spelling; names, `indexed` and white space too.
+    #[error("{found:?} at {at} is not a type of the ABI")]
+    Type {
+        /// What stands there.
+        found: String,
+        /// Where.
+        at: usize,
+    },
+    /// A short form, which hashes to another value than the event has.
+    #[error("{found:?} at {at} is short for {canonical:?}: signatures hash the long form")]
+    Alias {
+        /// What stands there.
+        found: &'static str,
+        /// What has to.
+        canonical: &'static str,
+        /// Where.
+        at: usize,
+    },
+    /// Something else than what has to follow.
+    #[error("{expected} expected at {at}")]
+    Expected {
+        /// What has to follow.
+        expected: &'static str,
+        /// Where.
+        at: usize,
+    },
+}
+
+/// The first topic of an event that is not anonymous: the Keccak-256 hash of its signature.
+///
+/// The signature is the canonical one, and nothing is corrected, since the hash of any other text
+/// is no event's: the name and the types of all arguments, indexed or not, without their names,
+/// without white space, `uint256` for `uint`, tuples for structs, `address` for contracts, `uint8`
+/// for enums.
+///
+/// # Errors
+/// A text that is no such signature.
+///
+/// # Examples
+/// ```
+/// use chainsieve::alloy_primitives::b256;
+/// use chainsieve::eth::log_query::event_topic;
+/// assert_eq!(
+///     event_topic("Transfer(address,address,uint256)")?,
+///     b256!("0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef")
+/// );
+/// assert_eq!(
+///     event_topic("Transfer(address,address,uint)").unwrap_err().to_string(),
+///     r#""uint" at 25 is short for "uint256": signatures hash the long form"#
+/// );
+/// # Ok::<(), chainsieve::eth::log_query::EventSignatureError>(())
+/// ```
+pub fn event_topic(signature: &str) -> Result<B256, EventSignatureError> {
+    check(signature)?;
+    Ok(B256::new(keccak256(signature.as_bytes())))
+}
+
+fn check(signature: &str) -> Result<(), EventSignatureError> {
+    let name_end = signature.find('(').unwrap_or(signature.len());
+    let name = &signature[..name_end];
+    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
+    if name.is_empty()
+        || name.starts_with(|c: char| c.is_ascii_digit())
+        || !name.chars().all(in_name)
+    {
+        return Err(EventSignatureError::Name(excerpt(name)));
+    }
+    let bytes = signature.as_bytes();
+    let mut at = name_end;
+    let mut depth = 0_usize;
+    // Whether a type has just ended, or a list just begun: what may follow depends on it.
+    let (mut after_type, mut after_open) = (false, false);
+    loop {
+        match bytes.get(at) {
+            Some(b'(') if !after_type => {
+                (depth, after_open) = (depth + 1, true);
+                at += 1;
+            }
+            Some(b',') if after_type => {
+                after_type = false;
+                at += 1;
+            }
+            // Only the arguments themselves may be none, not the fields of a tuple.
+            Some(b')') if after_type || (after_open && depth == 1) => {
+                depth -= 1;
+                at += 1;
+                if depth == 0 {
+                    break;
+                }
+                at = after_dimensions(signature, at)?;
+                after_type = true;
+            }
+            _ if depth == 0 => return Err(EventSignatureError::Expected { expected: "(", at }),
+            _ if after_type => {
+                return Err(EventSignatureError::Expected { expected: "a comma or )", at });
+            }
+            _ => {
+                let rest = &signature[at..];
+                let len = rest.find([',', '(', ')', '[']).unwrap_or(rest.len());
+                check_type(&rest[..len], at)?;
+                at = after_dimensions(signature, at + len)?;
+                (after_type, after_open) = (true, false);
+            }
+        }
+    }
+    if at < signature.len() {
+        return Err(EventSignatureError::Expected { expected: "the end", at });
+    }
+    Ok(())
+}
+
+/// The offset after the dimensions of an array, `[]` or `[3]`, that begin at `at`.
+fn after_dimensions(signature: &str, mut at: usize) -> Result<usize, EventSignatureError> {
+    while let Some(rest) = signature[at..].strip_prefix('[') {
+        let size = rest.split(']').next().unwrap_or_default();
+        let sound = rest.len() > size.len() && (size.is_empty() || is_number(size));
+        if !sound {
+            let expected = "the length of an array and ]";
+            return Err(EventSignatureError::Expected { expected, at: at + 1 });
+        }
+        at += size.len() + 2;
+    }
+    Ok(at)
+}
+
+/// Decimal, above 0, without leading zeros.
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|digit| digit.is_ascii_digit()) && !text.starts_with('0') && !text.is_empty()
+}
+
+/// The number after a prefix, in a range.
+fn size_in(text: &str, range: core::ops::RangeInclusive<u16>) -> Option<u16> {
+    text.parse().ok().filter(|size| is_number(text) && range.contains(size))
+}
+
+fn check_type(found: &str, at: usize) -> Result<(), EventSignatureError> {
+    let aliases = [
+        ("uint", "uint256"),
+        ("int", "int256"),
+        ("fixed", "fixed128x18"),
+        ("ufixed", "ufixed128x18"),
+        ("byte", "bytes1"),
+    ];
+    if let Some(&(found, canonical)) = aliases.iter().find(|(alias, _)| *alias == found) {
+        return Err(EventSignatureError::Alias { found, canonical, at });
+    }
+    let bits = |size: &str| size_in(size, 8..=256).is_some_and(|size| size.is_multiple_of(8));
+    let sound = match found {
+        "address" | "bool" | "bytes" | "string" | "function" => true,
+        _ => {
+            let unsigned = found.strip_prefix('u').unwrap_or(found);
+            if let Some(size) = unsigned.strip_prefix("int") {
+                bits(size)
+            } else if let Some((size, places)) =
+                unsigned.strip_prefix("fixed").and_then(|sizes| sizes.split_once('x'))
+            {
+                bits(size) && (places == "0" || size_in(places, 1..=80).is_some())
+            } else {
+                found.strip_prefix("bytes").is_some_and(|size| size_in(size, 1..=32).is_some())
+            }
+        }
+    };
+    if sound { Ok(()) } else { Err(EventSignatureError::Type { found: excerpt(found), at }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use alloy_primitives::{B256, b256};
+
+    use super::event_topic;
+
+    /// Topics as contracts on mainnet emit them.
+    #[test]
+    fn known_topics() {
+        let known: [(&str, B256); 6] = [
+            (
+                "Transfer(address,address,uint256)",
+                b256!("0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"),
+            ),
+            (
+                "Approval(address,address,uint256)",
+                b256!("0x8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"),
+            ),
+            (
+                "Sync(uint112,uint112)",
+                b256!("0x1c411e9a96e071241c2f21f7726b17ae89e3cab4c78be50e062b03a9fffbbad1"),
+            ),
+            (
+                "Swap(address,uint256,uint256,uint256,uint256,address)",
+                b256!("0xd78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822"),
+            ),
+            (
+                "TransferBatch(address,address,address,uint256[],uint256[])",
+                b256!("0x4a39dc06d4c0dbc64b70af90fd698a233a518aa5d07e595d983b8c0526c8f7fb"),
+            ),
+            (
+                "OrderFulfilled(bytes32,address,address,address,(uint8,address,uint256,uint256)[],\
+                 (uint8,address,uint256,uint256,address)[])",
+                b256!("0x9d9af8e38d66c62e2c12f0225249fd9d721c54b83f48d9352c97c6cacdcb6f31"),
+            ),
+        ];
+        for (signature, topic) in known {
+            assert_eq!(event_topic(signature), Ok(topic), "{signature}");
+        }
+    }
+
+    #[test]
+    fn every_type_of_the_abi() {
+        for types in [
+            "",
+            "bool",
+            "string",
+            "bytes",
+            "bytes1",
+            "bytes32",
+            "uint8",
+            "int256",
+            "function",
+            "fixed128x18",
+            "ufixed8x0",
+            "uint256[]",
+            "uint256[3][][12]",
+            "(bool)",
+            "(bool,(int8[]))[2]",
+        ] {
+            assert!(event_topic(&alloc::format!("E({types})")).is_ok(), "{types}");
+        }
+        assert!(event_topic("$_a9()").is_ok());
+    }
+
+    #[test]
+    fn what_is_no_signature() {
+        let cases = [
+            ("", r#""" is not the name of an event"#),
+            ("(bool)", r#""" is not the name of an event"#),
+            ("1E(bool)", r#""1E" is not the name of an event"#),
+            ("E (bool)", r#""E " is not the name of an event"#),
+            ("É(bool)", r#""É" is not the name of an event"#),
+            ("Transfer", "( expected at 8"),
+            ("E(", r#""" at 2 is not a type of the ABI"#),
+            ("E(bool", "a comma or ) expected at 6"),
+            ("E(bool))", "the end expected at 7"),
+            ("E(bool) ", "the end expected at 7"),
+            ("E(bool,)", r#""" at 7 is not a type of the ABI"#),
+            ("E(,bool)", r#""" at 2 is not a type of the ABI"#),
+            ("E(bool, bool)", r#"" bool" at 7 is not a type of the ABI"#),
+            ("E(address indexed)", r#""address indexed" at 2 is not a type of the ABI"#),
+            ("E(())", r#""" at 3 is not a type of the ABI"#),
+            ("E((bool)x)", "a comma or ) expected at 8"),
+            ("E(bool(bool))", "a comma or ) expected at 6"),
+            ("E(uint)", r#""uint" at 2 is short for "uint256": signatures hash the long form"#),
+            ("E(uint[])", r#""uint" at 2 is short for "uint256": signatures hash the long form"#),
+            ("E(uint7)", r#""uint7" at 2 is not a type of the ABI"#),
+            ("E(uint264)", r#""uint264" at 2 is not a type of the ABI"#),
+            ("E(uint08)", r#""uint08" at 2 is not a type of the ABI"#),
+            ("E(uint+8)", r#""uint+8" at 2 is not a type of the ABI"#),
+            ("E(bytes0)", r#""bytes0" at 2 is not a type of the ABI"#),
+            ("E(bytes33)", r#""bytes33" at 2 is not a type of the ABI"#),
+            ("E(IERC20)", r#""IERC20" at 2 is not a type of the ABI"#),
+            ("E(bool[0])", "the length of an array and ] expected at 7"),
+            ("E(bool[)", "the length of an array and ] expected at 7"),
+            ("E(bool[3)", "the length of an array and ] expected at 7"),
+        ];
+        for (signature, message) in cases {
+            let error = event_topic(signature).expect_err(signature);
+            assert_eq!(error.to_string(), message, "{signature}");
+        }
+    }
+}

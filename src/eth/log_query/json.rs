@@ -1,0 +1,287 @@
+//! Queries as JSON: read as nodes read them, written in one canonical form.
+
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+
+use alloy_primitives::{Address, B256};
+use serde::de::DeserializeSeed as _;
+
+use super::blocks::{BlockSelection, BlockTag};
+use super::query::{LogQuery, MAX_TOPICS, Semantics};
+use super::topics::TopicSet;
+use crate::eth::json::{
+    Fields, ObjectOf, Place, Prefix, Shape, ValueProblem, excerpt, fixed_bytes, number,
+};
+
+/// The fields of a query.
+const FIELDS: [&str; 5] = ["blockHash", "fromBlock", "toBlock", "address", "topics"];
+
+/// The largest block number that geth takes: its numbers have a sign.
+const GETH_MAX_BLOCK: u64 = i64::MAX as u64;
+
+/// Why a text is no query.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueryJsonError {
+    /// No JSON, nested more than 127 deep, or with something after the value.
+    #[error("not JSON: {0}")]
+    Syntax(String),
+    /// A value that is not an object.
+    #[error("a query is an object, not {0}")]
+    NotAnObject(&'static str),
+    /// A field that no query has. geth ignores it, alloy does not; this one is alloy's answer.
+    #[error("field {0:?} is none of blockHash, fromBlock, toBlock, address, topics")]
+    UnknownField(String),
+    /// A field that differs from one of a query by case alone: geth would take it for that one,
+    /// others not.
+    #[error("field {found:?} is to be written {field:?}")]
+    FieldCase {
+        /// As it was written.
+        found: String,
+        /// As it has to be.
+        field: &'static str,
+    },
+    /// A field that comes twice: nodes disagree on which counts.
+    #[error("field {0:?} comes twice")]
+    DuplicateField(&'static str),
+    /// `blockHash` beside `fromBlock` or `toBlock`.
+    #[error("blockHash excludes fromBlock and toBlock")]
+    HashAndRange,
+    /// More positions of topics than a log has.
+    #[error("topics: {found} positions, a log has at most {MAX_TOPICS} topics")]
+    TooManyPositions {
+        /// Positions there.
+        found: usize,
+    },
+    /// A value that can't stand where it does.
+    #[error("{place}: {problem}")]
+    Value {
+        /// Where it stands.
+        place: Place,
+        /// What is wrong with it.
+        problem: ValueProblem,
+    },
+}
+
+/// An error at this place.
+fn wrong(place: Place) -> impl Fn(ValueProblem) -> QueryJsonError {
+    move |problem| QueryJsonError::Value { place, problem }
+}
+
+impl LogQuery {
+    /// Reads the object that `eth_getLogs` takes, as geth or alloy would (see the
+    /// [module](crate::eth::log_query)).
+    ///
+    /// Memory stays within about fifty times the text, however it is made.
+    ///
+    /// # Errors
+    /// What is not a query, with the field and the indices where it is not.
+    pub fn from_json(text: &str, semantics: Semantics) -> Result<Self, QueryJsonError> {
+        let syntax = |error: serde_json::Error| QueryJsonError::Syntax(error.to_string());
+        let mut json = serde_json::Deserializer::from_str(text);
+        let fields = ObjectOf(FIELDS).deserialize(&mut json).map_err(syntax)?;
+        json.end().map_err(syntax)?;
+        Self::from_fields(fields, semantics)
+    }
+
+    fn from_fields(fields: Fields<5>, semantics: Semantics) -> Result<Self, QueryJsonError> {
+        if let Some(found) = fields.not_an_object {
+            return Err(QueryJsonError::NotAnObject(found));
+        }
+        if let Some((found, field)) = fields.misspelt {
+            return Err(QueryJsonError::FieldCase { found, field });
+        }
+        if let Some(field) = fields.duplicate {
+            return Err(QueryJsonError::DuplicateField(field));
+        }
+        if let (Some(field), Semantics::Alloy) = (fields.unknown, semantics) {
+            return Err(QueryJsonError::UnknownField(field));
+        }
+        let [hash, from, to, address, topics] =
+            fields.values.map(|value| value.filter(|value| !value.is_null()));
+        let read = Reader { semantics };
+        let blocks = match (hash, from, to) {
+            (Some(hash), None, None) => BlockSelection::AtHash(read.hash(&hash)?),
+            (Some(_), ..) => return Err(QueryJsonError::HashAndRange),
+            (None, from, to) => BlockSelection::Range {
+                from: from.map(|block| read.block(&block, Place::of("fromBlock"))).transpose()?,
+                to: to.map(|block| read.block(&block, Place::of("toBlock"))).transpose()?,
+            },
+        };
+        let addresses = address.map_or(Ok(Vec::new()), |address| read.addresses(&address))?;
+        let positions = topics.map_or(Ok(Vec::new()), |topics| read.topics(&topics))?;
+        let query = Self::of(blocks).addresses(addresses);
+        Ok(positions
+            .into_iter()
+            .enumerate()
+            .fold(query, |query, (position, topics)| query.topic(position, topics)))
+    }
+
+    /// The query in its one canonical form, byte for byte the same for equal queries; what
+    /// certificates bind.
+    ///
+    /// Without white space, in this order: `blockHash`, or `fromBlock` and `toBlock` where they
+    /// are given; `address` as a list, left out for "any"; `topics`, left out without positions,
+    /// each position a list, or `null` for "any", those at the end included. Sets are sorted, each
+    /// value once; hex is lower-case, numbers without leading zeros.
+    ///
+    /// Either [`Semantics`] reads it back as the same query; a block number above 2^63 − 1 is not
+    /// geth's.
+    pub fn to_json(&self) -> String {
+        let mut fields = Vec::new();
+        match self.blocks() {
+            BlockSelection::AtHash(hash) => fields.push(format!(r#""blockHash":"{hash}""#)),
+            BlockSelection::Range { from, to } => {
+                let named = [("fromBlock", from), ("toBlock", to)];
+                fields.extend(named.into_iter().filter_map(|(name, block)| {
+                    Some(match block.as_ref()? {
+                        BlockTag::Number(number) => format!(r#""{name}":"{number:#x}""#),
+                        tag => format!(r#""{name}":"{}""#, tag.name()?),
+                    })
+                }));
+            }
+        }
+        if !self.address_set().is_empty() {
+            fields.push(format!(r#""address":{}"#, quoted(self.address_set().iter())));
+        }
+        if !self.topics().is_empty() {
+            let positions = self.topics().iter().map(|topics| {
+                if topics.is_any() { "null".to_string() } else { quoted(topics.values().iter()) }
+            });
+            let positions: Vec<String> = positions.collect();
+            fields.push(format!(r#""topics":[{}]"#, positions.join(",")));
+        }
+        format!("{{{}}}", fields.join(","))
+    }
+}
+
+/// A list of values in lower-case hex.
+fn quoted(values: impl Iterator<Item = impl core::fmt::LowerHex>) -> String {
+    let mut list = String::from("[");
+    for (at, value) in values.enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        write!(list, r#"{comma}"{value:#x}""#).expect("a String takes what is written");
+    }
+    list.push(']');
+    list
+}
+
+/// Reads the values of one query.
+struct Reader {
+    semantics: Semantics,
+}
+
+impl Reader {
+    fn prefix(&self) -> Prefix {
+        match self.semantics {
+            Semantics::Geth => Prefix::Required,
+            Semantics::Alloy => Prefix::Optional,
+        }
+    }
+
+    fn hash(&self, value: &Shape) -> Result<B256, QueryJsonError> {
+        let read = |text| fixed_bytes(text, self.prefix(), "a block hash");
+        value
+            .text("a block hash in hex")
+            .and_then(read)
+            .map(B256::new)
+            .map_err(wrong(Place::of("blockHash")))
+    }
+
+    fn block(&self, value: &Shape, place: Place) -> Result<BlockTag, QueryJsonError> {
+        value
+            .text("a block number in hex or a tag")
+            .and_then(|text| self.block_of(text))
+            .map_err(wrong(place))
+    }
+
+    fn block_of(&self, text: &str) -> Result<BlockTag, ValueProblem> {
+        let (tag, zeros, limit) = match self.semantics {
+            Semantics::Geth => (BlockTag::by_name(text), false, GETH_MAX_BLOCK),
+            Semantics::Alloy => (BlockTag::by_name(&text.to_lowercase()), true, u64::MAX),
+        };
+        if let Some(tag) = tag {
+            return Ok(tag);
+        }
+        match number(text, zeros) {
+            Ok(number) if number > limit => {
+                Err(ValueProblem::TooLarge { text: excerpt(text), limit })
+            }
+            Ok(number) => Ok(BlockTag::Number(number)),
+            Err(ValueProblem::NoPrefix { text }) => Err(ValueProblem::NotABlock { text }),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    fn addresses(&self, value: &Shape) -> Result<Vec<Address>, QueryJsonError> {
+        let place = Place::of("address");
+        let Shape::List(values) = value else {
+            let address = value.text("an address or a list of them");
+            return Ok(Vec::from([address
+                .and_then(|text| self.address(text))
+                .map_err(wrong(place))?]));
+        };
+        let mut addresses = Vec::with_capacity(values.len());
+        let mut any = false;
+        for (index, value) in values.iter().enumerate() {
+            if self.semantics == Semantics::Alloy && value.is_null() {
+                any = true;
+                continue;
+            }
+            let address = value.text("an address").and_then(|text| self.address(text));
+            addresses.push(address.map_err(wrong(place.at(index)))?);
+        }
+        if any {
+            addresses.clear();
+        }
+        Ok(addresses)
+    }
+
+    fn address(&self, text: &str) -> Result<Address, ValueProblem> {
+        fixed_bytes(text, self.prefix(), "an address").map(Address::new)
+    }
+
+    fn topics(&self, value: &Shape) -> Result<Vec<TopicSet>, QueryJsonError> {
+        let place = Place::of("topics");
+        let Shape::List(positions) = value else {
+            return Err(wrong(place)(value.instead_of("a list")));
+        };
+        if positions.len() > MAX_TOPICS {
+            return Err(QueryJsonError::TooManyPositions { found: positions.len() });
+        }
+        let positions = positions.iter().enumerate();
+        positions.map(|(at, position)| self.position(position, place.at(at))).collect()
+    }
+
+    fn position(&self, value: &Shape, place: Place) -> Result<TopicSet, QueryJsonError> {
+        let values = match value {
+            Shape::Null => return Ok(TopicSet::any()),
+            Shape::List(values) => values,
+            single => {
+                let topic = single.text("a topic, a list of them or null");
+                let topic = topic.and_then(|text| self.topic(text)).map_err(wrong(place))?;
+                return Ok(TopicSet::from(topic));
+            }
+        };
+        let mut topics = Vec::with_capacity(values.len());
+        let mut any = false;
+        for (index, value) in values.iter().enumerate() {
+            if value.is_null() {
+                any = true;
+                match self.semantics {
+                    Semantics::Geth => break,
+                    Semantics::Alloy => continue,
+                }
+            }
+            let topic = value.text("a topic or null").and_then(|text| self.topic(text));
+            topics.push(topic.map_err(wrong(place.at(index)))?);
+        }
+        Ok(if any { TopicSet::any() } else { topics.into() })
+    }
+
+    fn topic(&self, text: &str) -> Result<B256, ValueProblem> {
+        fixed_bytes(text, self.prefix(), "a topic").map(B256::new)
+    }
+}

@@ -1,0 +1,351 @@
+//! Receipts from JSON-RPC.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+
+use alloy_primitives::{Address, B256, Log, LogData, hex};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::rlp::is_known;
+use super::{BlockReceipts, Claims, Entry, Form, Outcome, Receipt, ReceiptsError};
+use crate::eth::bloom;
+
+impl BlockReceipts {
+    /// From the array of `eth_getBlockReceipts`, in any order.
+    ///
+    /// What the root covers is read, and must be written as JSON-RPC asks: `0x`, whole bytes,
+    /// numbers without leading zeros. The rest is kept as [`claims`](Self::claims) or ignored.
+    /// `root` goes before `status` where both are there; an empty one counts as missing. Without
+    /// `type` a receipt is a legacy one, without `logsBloom` its filter is computed.
+    ///
+    /// # Errors
+    /// [`ReceiptsError`], with receipt and field; also if the indices of the transactions are not
+    /// 0, 1, 2 and so on, each once.
+    pub fn from_json(json: &str) -> Result<Self, ReceiptsError> {
+        let read: List<JsonReceipt> =
+            serde_json::from_str(json).map_err(|error| ReceiptsError::Json(error.to_string()))?;
+        Self::in_order(read.0)
+    }
+
+    /// From an answer of `eth_getTransactionReceipt` for every transaction of a block, in any
+    /// order.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json); what is not JSON is numbered as it comes.
+    pub fn from_json_each(receipts: &[impl AsRef<str>]) -> Result<Self, ReceiptsError> {
+        let read = |(receipt, json): (usize, &str)| {
+            let named = |error| ReceiptsError::Json(format!("[{receipt}]: {error}"));
+            serde_json::from_str(json).map_err(named)
+        };
+        let receipts = receipts.iter().map(AsRef::as_ref).enumerate();
+        Self::in_order(receipts.map(read).collect::<Result<_, _>>()?)
+    }
+
+    fn in_order(mut read: Vec<JsonReceipt>) -> Result<Self, ReceiptsError> {
+        read.sort_by_key(|receipt| receipt.transaction_index);
+        let mut all = Self::default();
+        let receipts = read.len();
+        for (expected, JsonReceipt { transaction_index, entry, claims }) in (0..).zip(read) {
+            if transaction_index < expected {
+                return Err(ReceiptsError::Twice { transaction_index });
+            }
+            if transaction_index > expected {
+                return Err(ReceiptsError::Missing { transaction_index: expected, receipts });
+            }
+            let receipt_type = entry.receipt.receipt_type;
+            if !is_known(receipt_type) {
+                return Err(ReceiptsError::UnknownType { receipt: all.len(), receipt_type });
+            }
+            all.entries.push(entry);
+            all.claims.push(claims);
+        }
+        Ok(all)
+    }
+}
+
+struct JsonReceipt {
+    transaction_index: u64,
+    entry: Entry,
+    claims: Claims,
+}
+
+struct JsonLog {
+    log: Log,
+    log_index: Option<u64>,
+}
+
+/// The fields of an object, each once. A macro, since serde names no field when its value is
+/// wrong.
+macro_rules! read_fields {
+    ($object:ident; $($field:ident: $name:literal,)*) => {
+        $(let mut $field = None;)*
+        while let Some(name) = $object.next_key::<Cow<'de, str>>()? {
+            match name.as_ref() {
+                $($name => read_field(&mut $object, $name, &mut $field)?,)*
+                _ => drop($object.next_value::<IgnoredAny>()?),
+            }
+        }
+        $(let $field = $field.flatten();)*
+    };
+}
+
+impl<'de> Deserialize<'de> for JsonReceipt {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Object(PhantomData))
+    }
+}
+
+impl FromObject for JsonReceipt {
+    const NAME: &'static str = "a receipt";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
+        read_fields! { object;
+            receipt_type: "type",
+            root: "root",
+            status: "status",
+            cumulative_gas_used: "cumulativeGasUsed",
+            bloom: "logsBloom",
+            logs: "logs",
+            transaction_index: "transactionIndex",
+            deposit_nonce: "depositNonce",
+            deposit_receipt_version: "depositReceiptVersion",
+            block_hash: "blockHash",
+            block_number: "blockNumber",
+            transaction_hash: "transactionHash",
+        }
+        let receipt_type = receipt_type.map_or(0, |Quantity(number)| number);
+        let receipt_type = u8::try_from(receipt_type)
+            .map_err(|_| A::Error::custom(format!("type: {receipt_type:#x} is above 0xff")))?;
+        let outcome = match (root, status) {
+            (Some(PostState(Some(root))), _) => Outcome::PostState(root),
+            (_, Some(Quantity(status @ (0 | 1)))) => Outcome::Status(status == 1),
+            (_, Some(Quantity(status))) => {
+                return Err(A::Error::custom(format!(
+                    "status: {status:#x} is neither 0x0 nor 0x1"
+                )));
+            }
+            (_, None) => Outcome::Unknown,
+        };
+        let List(logs) = required("logs", logs)?;
+        let log_indices = logs.iter().map(|log: &JsonLog| log.log_index).collect();
+        let receipt = Receipt {
+            receipt_type,
+            outcome,
+            cumulative_gas_used: number(required("cumulativeGasUsed", cumulative_gas_used)?),
+            logs: logs.into_iter().map(|log| log.log).collect(),
+            deposit_nonce: deposit_nonce.map(number),
+            deposit_receipt_version: deposit_receipt_version.map(number),
+        };
+        if receipt.deposit_receipt_version.is_some() && receipt.deposit_nonce.is_none() {
+            return Err(A::Error::custom("depositNonce is missing beside depositReceiptVersion"));
+        }
+        let claims = Claims {
+            block_hash: block_hash.map(|Fixed(hash)| B256::new(hash)),
+            block_number: block_number.map(number),
+            transaction_hash: transaction_hash.map(|Fixed(hash)| B256::new(hash)),
+            log_indices,
+        };
+        let bloom = bloom.map(|Fixed::<{ bloom::BYTES }>(bloom)| Box::new(bloom));
+        Ok(Self {
+            transaction_index: number(required("transactionIndex", transaction_index)?),
+            entry: Entry { receipt, form: Form::Fields { bloom } },
+            claims,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonLog {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Object(PhantomData))
+    }
+}
+
+impl FromObject for JsonLog {
+    const NAME: &'static str = "a log";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
+        read_fields! { object;
+            address: "address",
+            topics: "topics",
+            data: "data",
+            log_index: "logIndex",
+        }
+        let Fixed(address) = required("address", address)?;
+        let List(topics) = required("topics", topics)?;
+        let topics = topics.into_iter().map(|Fixed(topic)| B256::new(topic)).collect();
+        let Data(data) = required("data", data)?;
+        let data = LogData::new_unchecked(topics, data.into());
+        let log_index = log_index.map(number);
+        Ok(Self { log: Log { address: Address::new(address), data }, log_index })
+    }
+}
+
+fn read_field<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+    object: &mut A,
+    name: &str,
+    field: &mut Option<Option<T>>,
+) -> Result<(), A::Error> {
+    let named = |error: A::Error| A::Error::custom(format!("{name}: {error}"));
+    match field.replace(object.next_value().map_err(named)?) {
+        None => Ok(()),
+        Some(_) => Err(A::Error::custom(format!("{name} is there twice"))),
+    }
+}
+
+fn required<T, E: Error>(name: &str, field: Option<T>) -> Result<T, E> {
+    field.ok_or_else(|| E::custom(format!("{name} is missing")))
+}
+
+fn number(Quantity(number): Quantity) -> u64 {
+    number
+}
+
+trait FromObject: Sized {
+    const NAME: &'static str;
+
+    fn from_object<'de, A: MapAccess<'de>>(object: A) -> Result<Self, A::Error>;
+}
+
+struct Object<T>(PhantomData<T>);
+
+impl<'de, T: FromObject> Visitor<'de> for Object<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::NAME)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<T, A::Error> {
+        T::from_object(object)
+    }
+}
+
+/// An array; an error of an element names its index.
+struct List<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Elements<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
+            type Value = List<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<List<T>, A::Error> {
+                let mut list = Vec::new();
+                let named = |at: usize, error| A::Error::custom(format!("[{at}]: {error}"));
+                while let Some(element) =
+                    elements.next_element().map_err(|error| named(list.len(), error))?
+                {
+                    list.push(element);
+                }
+                Ok(List(list))
+            }
+        }
+
+        deserializer.deserialize_seq(Elements(PhantomData))
+    }
+}
+
+/// A value that is written as text.
+trait FromText: Sized {
+    /// What is expected.
+    const NAME: &'static str;
+
+    fn from_text(text: &str) -> Option<Self>;
+}
+
+struct TextVisitor<T>(PhantomData<T>);
+
+impl<T: FromText> Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::NAME)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        T::from_text(text).ok_or_else(|| {
+            let start: String = text.chars().take(80).collect();
+            E::invalid_value(serde::de::Unexpected::Str(&start), &self)
+        })
+    }
+}
+
+macro_rules! read_as_text {
+    ($([$($generics:tt)*] $type:ty),*) => {$(
+        impl<'de, $($generics)*> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(TextVisitor(PhantomData))
+            }
+        }
+    )*};
+}
+read_as_text!([] Quantity, [] Data, [const N: usize] Fixed<N>, [] PostState);
+
+/// A number: `0x0`, or hex digits without leading zeros.
+struct Quantity(u64);
+
+impl FromText for Quantity {
+    const NAME: &'static str = "0x and a number of at most 64 bits without leading zeros";
+
+    fn from_text(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("0x")?;
+        let canonical = digits == "0" || !digits.starts_with(['0', '+']);
+        u64::from_str_radix(digits, 16).ok().filter(|_| canonical).map(Self)
+    }
+}
+
+/// Bytes.
+struct Data(Vec<u8>);
+
+impl FromText for Data {
+    const NAME: &'static str = "0x and an even number of hex digits";
+
+    fn from_text(text: &str) -> Option<Self> {
+        hex::decode(digits(text)?).ok().map(Self)
+    }
+}
+
+/// A known number of bytes.
+struct Fixed<const N: usize>([u8; N]);
+
+impl<const N: usize> FromText for Fixed<N> {
+    const NAME: &'static str = match N {
+        20 => "0x and 40 hex digits",
+        32 => "0x and 64 hex digits",
+        _ => "0x and 512 hex digits",
+    };
+
+    fn from_text(text: &str) -> Option<Self> {
+        let mut bytes = [0; N];
+        hex::decode_to_slice(digits(text)?, &mut bytes).ok().map(|()| Self(bytes))
+    }
+}
+
+/// A state root, or `0x` for none.
+struct PostState(Option<B256>);
+
+impl FromText for PostState {
+    const NAME: &'static str = "0x, and 64 hex digits or none";
+
+    fn from_text(text: &str) -> Option<Self> {
+        match text {
+            "0x" => Some(Self(None)),
+            text => Fixed::from_text(text).map(|Fixed(root)| Self(Some(B256::new(root)))),
+        }
+    }
+}
+
+/// What stands behind `0x`, which must be there once: hex decoding would strip a second one.
+fn digits(text: &str) -> Option<&str> {
+    text.strip_prefix("0x").filter(|digits| !digits.starts_with("0x"))
+}

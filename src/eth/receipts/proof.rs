@@ -1,0 +1,105 @@
+//! The proof that a receipt is in a block: the nodes of the trie from the root to it.
+
+use alloc::vec::Vec;
+
+use alloy_primitives::{B256, Bytes};
+use alloy_rlp::Decodable as _;
+use alloy_trie::nodes::{BranchNode, TrieNode};
+use alloy_trie::proof::ProofRetainer;
+use alloy_trie::{HashBuilder, Nibbles};
+
+use super::blooms::Blooms;
+use super::rlp::decode_one;
+use super::{ProofError, Receipt, VerifiedReceipts};
+use crate::hash::keccak256;
+use crate::simd::Backend;
+
+/// A Merkle-Patricia proof of one receipt, for somebody who has the header and no receipts.
+///
+/// It proves the receipt with all its logs, and its index, which is the transaction's. It does not
+/// prove where a log stands in the block: `logIndex` counts the logs of all receipts before.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReceiptProof {
+    /// Index of the receipt, and of its transaction, in the block.
+    pub transaction_index: u64,
+    /// RLP of the nodes on the way, the root first; the last is the leaf, which holds the
+    /// receipt's encoding.
+    pub nodes: Vec<Bytes>,
+}
+
+impl VerifiedReceipts<'_> {
+    /// The proof of a receipt; none if there is no such receipt.
+    ///
+    /// Costs about as much as [`verify`](super::BlockReceipts::verify).
+    pub fn proof(&self, transaction_index: u64) -> Option<ReceiptProof> {
+        let receipts = self.receipts();
+        if transaction_index >= receipts.len() as u64 {
+            return None;
+        }
+        let key = key(transaction_index);
+        let retainer = ProofRetainer::from_iter([key]);
+        let mut trie = HashBuilder::default().with_proof_retainer(retainer);
+        receipts.add_leaves(&Blooms::of(Backend::best(), receipts), &mut trie);
+        trie.root();
+        let nodes = trie.take_proof_nodes().matching_nodes_sorted(&key);
+        let nodes = nodes.into_iter().map(|(_, node)| node).collect();
+        Some(ReceiptProof { transaction_index, nodes })
+    }
+}
+
+impl ReceiptProof {
+    /// The receipt, which is in every block with this receipts root, at
+    /// [`transaction_index`](Self::transaction_index).
+    ///
+    /// # Errors
+    /// [`ProofError`], where the nodes do not lead from the root to a receipt.
+    pub fn verify(&self, receipts_root: B256) -> Result<Receipt, ProofError> {
+        let key = key(self.transaction_index);
+        let mut walked = 0;
+        let mut expected = receipts_root;
+        for (node, rlp) in self.nodes.iter().enumerate() {
+            let computed = B256::new(keccak256(rlp));
+            if computed != expected {
+                return Err(ProofError::Hash { node, computed, expected });
+            }
+            let off = ProofError::Path { node, transaction_index: self.transaction_index };
+            let malformed = |error| ProofError::Malformed { node, error };
+            let rest = key.slice(walked..);
+            // An encoded receipt has more than 256 bytes, so that no node is small enough to stand
+            // in its parent in place of a hash.
+            let next = match TrieNode::decode(&mut &rlp[..]).map_err(malformed)? {
+                TrieNode::Leaf(leaf) if leaf.key == rest => {
+                    let (nodes, leaf_at) = (self.nodes.len(), node + 1);
+                    if nodes != leaf_at {
+                        return Err(ProofError::TooLong { nodes, leaf: leaf_at });
+                    }
+                    let index = usize::try_from(self.transaction_index).unwrap_or(usize::MAX);
+                    return decode_one(index, &leaf.value).map_err(ProofError::Receipt);
+                }
+                TrieNode::Extension(extension) if rest.starts_with(&extension.key) => {
+                    walked += extension.key.len();
+                    extension.child.as_hash()
+                }
+                TrieNode::Branch(branch) => {
+                    walked += 1;
+                    rest.first().and_then(|next| child(&branch, next))
+                }
+                TrieNode::Leaf(_) | TrieNode::Extension(_) | TrieNode::EmptyRoot => None,
+            };
+            expected = next.ok_or(off)?;
+        }
+        Err(ProofError::TooShort { nodes: self.nodes.len() })
+    }
+}
+
+/// The hash at a place of a branch.
+fn child(branch: &BranchNode, nibble: u8) -> Option<B256> {
+    let branch = branch.as_ref();
+    branch.children().find_map(|(at, child)| child.filter(|_| at == nibble))?.as_hash()
+}
+
+/// Where a receipt is in the trie: the nibbles of the RLP of its index.
+pub(super) fn key(transaction_index: u64) -> Nibbles {
+    Nibbles::unpack(alloy_rlp::encode_fixed_size(&transaction_index))
+}

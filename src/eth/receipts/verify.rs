@@ -1,0 +1,191 @@
+//! Receipts against the root and the filter of a header.
+
+use alloc::vec::Vec;
+
+use alloy_primitives::{B256, Log};
+use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, root::adjust_index_for_rlp};
+
+use super::blooms::Blooms;
+use super::proof::key;
+use super::{BlockReceipts, Outcome, VerifyError};
+use crate::eth::bloom::{self, BloomView};
+use crate::simd::Backend;
+
+/// How the filter of a header relates to the logs of its receipts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BloomAgreement {
+    /// It has the bits of the logs and no other: what Ethereum's rules ask for.
+    Exact,
+    /// It has the bits of the logs, and others that no log explains. A "no" of it is still right.
+    Superset {
+        /// How many others.
+        extra_bits: u32,
+    },
+    /// It lacks bits of a log: a "no" of this filter proves nothing, nor one of its chain.
+    Missing {
+        /// Index of the transaction of the first such log.
+        transaction_index: u64,
+        /// Index of that log in the block.
+        log_index: u64,
+        /// How many bits of all logs it lacks.
+        missing_bits: u32,
+        /// How many bits it has that no log explains.
+        extra_bits: u32,
+    },
+    /// It is not of 256 bytes.
+    NoInformation,
+}
+
+/// A log of a block, and its place there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VerifiedLog<'a> {
+    /// Index of the transaction, and of its receipt.
+    pub transaction_index: u64,
+    /// Index of the log, counted over all receipts of the block.
+    pub log_index: u64,
+    /// Address, topics and data.
+    pub log: &'a Log,
+}
+
+/// All receipts of a block, each of them and their number under the receipts root.
+///
+/// That root is worth what its header is. Not bound by it: hashes of the transactions, and
+/// whatever else JSON says of a log's place.
+#[derive(Debug, Clone, Copy)]
+pub struct VerifiedReceipts<'a> {
+    receipts: &'a BlockReceipts,
+    header_bloom: BloomAgreement,
+    unsound_receipt: Option<u64>,
+}
+
+impl BlockReceipts {
+    /// Whether these are all receipts of a block with this root, and how the header's filter
+    /// relates to their logs.
+    ///
+    /// `Ok` means that the root is right, whatever the filters say: under the right root, a filter
+    /// that disagrees is the chain's, see [`header_bloom`](VerifiedReceipts::header_bloom) and
+    /// [`unsound_receipt`](VerifiedReceipts::unsound_receipt).
+    ///
+    /// Costs the hashes of the trie and one for each distinct value of the logs.
+    ///
+    /// # Errors
+    /// [`VerifyError`]: another root, or not enough to compute it.
+    pub fn verify<'a>(
+        &'a self,
+        receipts_root: B256,
+        header_bloom: BloomView<'_>,
+    ) -> Result<VerifiedReceipts<'a>, VerifyError> {
+        let no_outcome = |receipt: &super::Receipt| receipt.outcome == Outcome::Unknown;
+        if let Some(receipt) = self.iter().position(no_outcome) {
+            return Err(VerifyError::NoOutcome { receipt });
+        }
+        let blooms = Blooms::of(Backend::best(), self);
+        let computed = self.root(&blooms);
+        if computed != receipts_root {
+            return Err(self.mismatch(computed, receipts_root));
+        }
+        let receipts = VerifiedReceipts {
+            receipts: self,
+            header_bloom: BloomAgreement::NoInformation,
+            unsound_receipt: blooms.first_other(self).map(|receipt| receipt as u64),
+        };
+        let header_bloom = receipts.agreement(header_bloom, &blooms.of_block());
+        Ok(VerifiedReceipts { header_bloom, ..receipts })
+    }
+
+    fn root(&self, blooms: &Blooms) -> B256 {
+        let mut trie = HashBuilder::default();
+        self.add_leaves(blooms, &mut trie);
+        if self.is_empty() { EMPTY_ROOT_HASH } else { trie.root() }
+    }
+
+    /// Adds every receipt in the order of the keys.
+    pub(super) fn add_leaves(&self, blooms: &Blooms, trie: &mut HashBuilder) {
+        let mut scratch = Vec::new();
+        for at in 0..self.len() {
+            let index = adjust_index_for_rlp(at, self.len());
+            let bloom = || blooms.of_receipt(index);
+            let encoding = self.encoding(&self.entries[index], bloom, &mut scratch);
+            trie.add_leaf(key(index as u64), encoding);
+        }
+    }
+
+    fn mismatch(&self, computed: B256, expected: B256) -> VerifyError {
+        let is_status = |receipt: &super::Receipt| matches!(receipt.outcome, Outcome::Status(_));
+        let before_byzantium = !self.after_byzantium
+            && self.iter().all(|receipt| receipt.receipt_type == 0)
+            && self.iter().any(is_status);
+        if before_byzantium {
+            VerifyError::PostStatesMayBeMissing { computed, expected }
+        } else {
+            VerifyError::RootMismatch { receipts: self.len(), computed, expected }
+        }
+    }
+}
+
+impl<'a> VerifiedReceipts<'a> {
+    /// The receipts.
+    pub fn receipts(&self) -> &'a BlockReceipts {
+        self.receipts
+    }
+
+    /// How the filter of the header relates to the logs.
+    pub fn header_bloom(&self) -> BloomAgreement {
+        self.header_bloom
+    }
+
+    /// Index of the first receipt whose own filter is not the one of its logs; none where all are
+    /// right, or came without.
+    ///
+    /// Ethereum's rules leave no room for one.
+    pub fn unsound_receipt(&self) -> Option<u64> {
+        self.unsound_receipt
+    }
+
+    /// All logs of the block, in order.
+    pub fn logs(&self) -> impl Iterator<Item = VerifiedLog<'a>> + use<'a> {
+        let receipts = (0_u64..).zip(self.receipts.iter());
+        let logs = receipts.flat_map(|(transaction_index, receipt)| {
+            receipt.logs.iter().map(move |log| (transaction_index, log))
+        });
+        (0_u64..).zip(logs).map(|(log_index, (transaction_index, log))| VerifiedLog {
+            transaction_index,
+            log_index,
+            log,
+        })
+    }
+
+    /// The logs of the block that `matches` holds for, in order: all of them.
+    pub fn logs_matching(
+        &self,
+        mut matches: impl FnMut(&Log) -> bool,
+    ) -> impl Iterator<Item = VerifiedLog<'a>> {
+        self.logs().filter(move |found| matches(found.log))
+    }
+
+    fn agreement(&self, header: BloomView<'_>, logs: &[u8; bloom::BYTES]) -> BloomAgreement {
+        let Some(header) = header.bytes() else { return BloomAgreement::NoInformation };
+        let beyond = |one: &[u8; bloom::BYTES], other: &[u8; bloom::BYTES]| {
+            one.iter().zip(other).map(|(one, other)| (one & !other).count_ones()).sum()
+        };
+        let (missing_bits, extra_bits) = (beyond(logs, header), beyond(header, logs));
+        let lacks = |log: &Log| {
+            let mut bits = [0; bloom::BYTES];
+            bloom::accrue_log(&mut bits, log);
+            !bloom::covers(header, &bits)
+        };
+        match (missing_bits, extra_bits) {
+            (0, 0) => BloomAgreement::Exact,
+            (0, extra_bits) => BloomAgreement::Superset { extra_bits },
+            (missing_bits, extra_bits) => {
+                let first = self.logs_matching(lacks).next().expect("a missing bit is of a log");
+                BloomAgreement::Missing {
+                    transaction_index: first.transaction_index,
+                    log_index: first.log_index,
+                    missing_bits,
+                    extra_bits,
+                }
+            }
+        }
+    }
+}

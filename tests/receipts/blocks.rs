@@ -1,0 +1,114 @@
+//! Real blocks: those of the fixtures, and those of the corpus where there is one.
+
+use std::path::PathBuf;
+
+use alloy_consensus::Header;
+use alloy_primitives::hex;
+use alloy_rlp::Decodable as _;
+
+/// A block's header and the consensus encodings of its receipts.
+pub(crate) struct RealBlock {
+    pub(crate) name: String,
+    pub(crate) header: Header,
+    /// One by one, as alloy takes them out of the list.
+    pub(crate) encodings: Vec<Vec<u8>>,
+    /// The list as it is in the corpus; of a fixture, composed.
+    pub(crate) rlp: Vec<u8>,
+    /// What a node says over JSON-RPC.
+    pub(crate) json: Option<String>,
+}
+
+/// All of them.
+pub(crate) fn all() -> Vec<RealBlock> {
+    let mut blocks = fixtures();
+    blocks.extend(corpus());
+    blocks
+}
+
+pub(crate) fn fixtures() -> Vec<RealBlock> {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/ethereum/blocks");
+    let files = std::fs::read_dir(directory).expect("the fixtures");
+    let files = files.map(|file| file.expect("a file").path());
+    let blocks: Vec<_> = files
+        .map(|file| {
+            let text = std::fs::read_to_string(&file).expect("a file");
+            let fixture: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            let bytes =
+                |value: &serde_json::Value| hex::decode(value.as_str().expect("hex")).expect("hex");
+            let encodings: Vec<_> =
+                fixture["receipts"].as_array().expect("receipts").iter().map(bytes).collect();
+            RealBlock {
+                name: file.display().to_string(),
+                header: header(&bytes(&fixture["header"])),
+                rlp: list_of(&encodings),
+                encodings,
+                json: None,
+            }
+        })
+        .collect();
+    assert_eq!(blocks.len(), 5);
+    blocks
+}
+
+/// Those of the corpus, none where there is no corpus.
+///
+/// # Panics
+/// Without a corpus where `CI` is set.
+pub(crate) fn corpus() -> Vec<RealBlock> {
+    let Some(root) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty()) else {
+        assert!(std::env::var_os("CI").is_none(), "CI is set and CHAINSIEVE_CORPUS is not");
+        println!("fixtures only: CHAINSIEVE_CORPUS is not set");
+        return Vec::new();
+    };
+    let root = PathBuf::from(root).join("ethereum");
+    let index = std::fs::read(root.join("index.json")).expect("the index");
+    let index: serde_json::Value = serde_json::from_slice(&index).expect("JSON");
+    let names = index["files"].as_array().expect("files").iter();
+    let names = names.map(|file| file["file"].as_str().expect("a name").to_owned());
+    let blocks: Vec<_> = names
+        .filter_map(|name| {
+            let stem = name.strip_suffix(".receipts.rlp")?;
+            let read = |ending: &str| std::fs::read(root.join(format!("{stem}{ending}"))).ok();
+            let rlp = read(".receipts.rlp").expect("receipts");
+            Some(RealBlock {
+                name: stem.to_owned(),
+                header: header(&read(".header.rlp").expect("a header")),
+                encodings: encodings_of(&rlp),
+                rlp,
+                json: read(".receipts.json").map(|json| String::from_utf8(json).expect("UTF-8")),
+            })
+        })
+        .collect();
+    assert_eq!(blocks.len(), 37);
+    assert_eq!(blocks.iter().filter(|block| block.json.is_some()).count(), 3);
+    blocks
+}
+
+fn header(rlp: &[u8]) -> Header {
+    Header::decode(&mut &rlp[..]).expect("a header")
+}
+
+/// Takes a list apart with nothing of ours.
+fn encodings_of(rlp: &[u8]) -> Vec<Vec<u8>> {
+    use alloy_consensus::ReceiptEnvelope;
+    use alloy_consensus::private::alloy_eips::Encodable2718 as _;
+    let receipts = Vec::<ReceiptEnvelope>::decode(&mut &rlp[..]).expect("receipts");
+    receipts.iter().map(ReceiptEnvelope::encoded_2718).collect()
+}
+
+/// The list of `eth/68`.
+pub(crate) fn list_of(encodings: &[Vec<u8>]) -> Vec<u8> {
+    use alloy_rlp::{Encodable as _, Header as RlpHeader};
+    let mut payload = Vec::new();
+    for encoding in encodings {
+        if encoding[0] >= 0xc0 {
+            payload.extend_from_slice(encoding);
+        } else {
+            encoding.as_slice().encode(&mut payload);
+        }
+    }
+    let mut rlp = Vec::new();
+    RlpHeader { list: true, payload_length: payload.len() }.encode(&mut rlp);
+    rlp.append(&mut payload);
+    rlp
+}
