@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::headers::{Headers, Place};
 use crate::args::eth::HeaderArgs;
 use crate::calendar::Utc;
-use crate::output::{Page, Report, grouped, share};
+use crate::output::{Exit, Page, Report, grouped, share};
 
 pub(crate) fn run(args: &HeaderArgs) -> anyhow::Result<Report> {
     let mut headers = Headers::new(&args.headers, args.format);
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &HeaderArgs) -> anyhow::Result<Report> {
         page
     };
     let json = json!({ "headers": all, "count": count, "linked": linked });
-    Ok(Report { page, json, payload: None, yes: true })
+    Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }
 
 pub(crate) fn layout_name(layout: HeaderLayout) -> &'static str {

@@ -12,7 +12,7 @@ use super::headers::Headers;
 use crate::args::eth::{Buckets, StatsArgs};
 use crate::calendar::Utc;
 use crate::input::write;
-use crate::output::{Page, Report, count, grouped, share};
+use crate::output::{Exit, Page, Report, count, grouped, share};
 
 /// Rows of a table that still reads well.
 const ROWS: usize = 24;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
     let mut json = total.json();
     json["linked"] = json!(stats.linked);
     json["buckets"] = rows.iter().map(Bucket::json).collect();
-    Ok(Report { page, json, payload: None, yes: true })
+    Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }
 
 /// Blocks that are looked at together.

@@ -77,8 +77,26 @@ impl Batch {
 
     /// Links the headers to a chain.
     pub(crate) fn link(&self, chain: &mut HeaderChain, backend: Backend) -> anyhow::Result<()> {
+        self.link_up_to(self.rlp.len(), chain, backend)
+    }
+
+    /// Links the first header alone.
+    pub(crate) fn link_first(
+        &self,
+        chain: &mut HeaderChain,
+        backend: Backend,
+    ) -> anyhow::Result<()> {
+        self.link_up_to(self.ends.first().map_or(0, |(end, _)| *end), chain, backend)
+    }
+
+    fn link_up_to(
+        &self,
+        end: usize,
+        chain: &mut HeaderChain,
+        backend: Backend,
+    ) -> anyhow::Result<()> {
         let before = chain.len();
-        chain.extend_from_rlp(backend, &self.rlp).map(drop).map_err(|error| {
+        chain.extend_from_rlp(backend, &self.rlp[..end]).map(drop).map_err(|error| {
             // Those before the header at fault are linked.
             let place = self.ends.get(chain.len() - before).map(|(_, place)| self.at(*place));
             let error = match error {
@@ -86,11 +104,40 @@ impl Batch {
                 ChainError::Header { error, .. } => anyhow!(error),
                 error => anyhow!(error),
             };
-            match place {
-                Some(place) => error.context(place),
-                None => error.context(format!("headers, {}", self.source)),
-            }
+            error.context(place.unwrap_or_else(|| format!("headers, {}", self.source)))
         })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Drops headers before `from` and behind `to` at the two ends. What is malformed stays, to be
+    /// an error when it is linked.
+    pub(crate) fn keep(&mut self, from: Option<u64>, to: Option<u64>) {
+        if from.is_none() && to.is_none() {
+            return;
+        }
+        let outside = |start: usize, end: usize| {
+            HeaderView::decode(&self.rlp[start..end]).is_ok_and(|header| {
+                from.is_some_and(|from| header.number() < from)
+                    || to.is_some_and(|to| header.number() > to)
+            })
+        };
+        let spans: Vec<_> = std::iter::once(0)
+            .chain(self.ends.iter().map(|(end, _)| *end))
+            .zip(self.ends.iter().map(|(end, _)| *end))
+            .collect();
+        let before = spans.iter().take_while(|&&(start, end)| outside(start, end)).count();
+        let behind = spans[before..].iter().rev().take_while(|&&(start, end)| outside(start, end));
+        let last = spans.len() - behind.count();
+        let start = spans.get(before).map_or(0, |&(start, _)| start);
+        let end = last.checked_sub(1).map_or(0, |last| spans[last].1);
+        self.ends.truncate(last);
+        self.ends.drain(..before);
+        self.ends.iter_mut().for_each(|(end, _)| *end -= start);
+        self.rlp.truncate(end);
+        self.rlp.drain(..start);
     }
 
     fn at(&self, place: Place) -> String {
@@ -113,6 +160,10 @@ impl<'a> Headers<'a> {
         let arguments: VecDeque<_> = arguments.iter().map(String::as_str).collect();
         let progress = Progress::over_files(arguments.iter().copied());
         Self { arguments, format, open: None, progress, done: 0 }
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// The next batch, of at least one header. None behind the last.
