@@ -19,6 +19,7 @@
 //! | [`log`] | a log with its place in the chain |
 //! | [`json`] | what is wrong with a value of JSON-RPC, and where |
 
+pub mod audit;
 pub mod bloom;
 pub mod chain_profile;
 pub mod fill;
