@@ -26,6 +26,8 @@
 
 extern crate alloc;
 
+#[cfg(feature = "eth")]
+mod bits;
 #[cfg(feature = "btc")]
 pub mod btc;
 #[cfg(feature = "eth")]
