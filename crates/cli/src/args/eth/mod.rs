@@ -1,0 +1,23 @@
+//! `eth …`.
+
+mod headers;
+pub(crate) mod query;
+mod scan;
+
+use clap::Subcommand;
+
+pub(crate) use headers::{Buckets, HeaderArgs, HeaderFormat, StatsArgs};
+pub(crate) use query::QueryArgs;
+pub(crate) use scan::{ForecastArgs, LinkedHeaders, ScanArgs};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EthCommand {
+    /// Find the blocks that may have logs of a query
+    Scan(Box<ScanArgs>),
+    /// What a query will cost, before anything is fetched
+    Forecast(Box<ForecastArgs>),
+    /// Decode headers: hash, layout, every field, how full the filter of logs is
+    Header(HeaderArgs),
+    /// How full the filters of a chain are, and what that costs a query
+    Stats(StatsArgs),
+}
