@@ -230,7 +230,7 @@ impl LogQuery {
     /// under either [`Semantics`].
     pub fn compile(&self, backend: Backend) -> CompiledQuery {
         let addresses = self.addresses.iter().map(|address| address.as_slice());
-        let topics = self.topics.iter().flat_map(TopicSet::values).map(|topic| topic.as_slice());
+        let topics = self.topics.iter().flat_map(TopicSet::values).map(B256::as_slice);
         let values: Vec<&[u8]> = addresses.chain(topics).collect();
         let mut positions = bloom::positions_of_each(backend, &values).into_iter();
         let sizes = self.topics.iter().map(|set| set.values().len());
