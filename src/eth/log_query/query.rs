@@ -45,7 +45,7 @@ pub enum Semantics {
 ///     .topic2(address!("0x28c6c06298d514db089934071355e5743bf21d60"));
 /// assert_eq!(
 ///     query.to_json(),
-///     r#"{"fromBlock":"0x10dde1f","toBlock":"0x10dde20","#.to_owned()
+///     r#"{"fromBlock":"0x10dde5f","toBlock":"0x10dde60","#.to_owned()
 ///         + r#""address":["0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48"],"#
 ///         + r#""topics":[["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"],"#
 ///         + r#"null,["0x00000000000000000000000028c6c06298d514db089934071355e5743bf21d60"]]}"#
