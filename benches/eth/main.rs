@@ -7,6 +7,7 @@ mod timer;
 
 mod headers;
 mod keccak;
+mod receipts;
 
 fn main() {
     let mut report = timer::Report::from_args();
@@ -15,6 +16,9 @@ fn main() {
     }
     if report.wants("headers") {
         headers::run(&mut report);
+    }
+    if report.wants("receipts") {
+        receipts::run(&mut report);
     }
     report.finish();
 }
