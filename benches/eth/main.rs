@@ -7,6 +7,7 @@ mod timer;
 
 mod headers;
 mod keccak;
+mod receipts;
 mod scan;
 mod watches;
 
@@ -17,6 +18,9 @@ fn main() {
     }
     if report.wants("headers") {
         headers::run(&mut report);
+    }
+    if report.wants("receipts") {
+        receipts::run(&mut report);
     }
     if report.wants("scan") {
         scan::run(&mut report);
