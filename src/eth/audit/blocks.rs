@@ -43,8 +43,9 @@ impl Blocks {
         for (stretch, numbers) in stretches(question.profile, range) {
             if question.profile.stretches()[stretch].bloom.proves_absence() {
                 let blooms = blooms(question.chain, &numbers);
-                let candidates = scan::candidates(Backend::best(), &query, blooms);
-                candidates.iter().for_each(|&at| add(numbers.start() + at as u64));
+                for at in scan::candidates(Backend::best(), &query, blooms) {
+                    add(numbers.start() + at as u64);
+                }
             } else {
                 numbers.for_each(&mut add);
             }

@@ -358,7 +358,8 @@ impl<'a> Audit<'a> {
         let grounds = Grounds::of_block(block.number, self.anchored_to);
         let stretch = self.question.profile.at(block.number);
         if let Some(kind) = compare::contradiction(block, stretch, verified) {
-            if matches!(kind, FindingKind::ProfileContradicted { missing_bits: 1.., .. }) {
+            let lacks = matches!(kind, FindingKind::ProfileContradicted { missing_bits: 1.., .. });
+            if lacks && grounds == Grounds::Anchored {
                 self.blocks.contradict(block.number);
             }
             self.findings.push(Finding { block: Some(block.number), grounds, kind });
@@ -373,7 +374,7 @@ impl<'a> Audit<'a> {
         let Some((block, _)) = self.examined(block_hash) else { return unknown(block_hash) };
         let expected = block.transactions_root;
         let computed = ordered_trie_root_with_encoder(encodings, |encoding, out| {
-            out.extend_from_slice(encoding)
+            out.extend_from_slice(encoding);
         });
         if computed != expected {
             let why = Rejection::Transactions { computed, expected };
