@@ -27,3 +27,5 @@ pub mod log;
 pub mod log_query;
 pub mod receipts;
 pub mod scan;
+#[cfg(test)]
+mod log_tests;
