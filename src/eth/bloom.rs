@@ -198,5 +198,105 @@ pub fn count_ones(bloom: &[u8; BYTES]) -> u32 {
 /// Source: n = −(m/k)·ln(1 − X/m) (Swamidass and Baldi 2007), with m = 2048 and k = 3.
 pub fn estimated_values(ones: u32) -> f64 {
     let clear = 1.0 - f64::from(ones) / 2048.0;
-    if clear <= 0.0 { f64::INFINITY } else { -(2048.0 / 3.0) * libm::log(clear) }
+    if clear <= 0.0 { f64::INFINITY } else { 0.0 - 2048.0 / 3.0 * libm::log(clear) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::{Address, BloomInput, address, b256, bloom};
+
+    /// The vector of parity's ethbloom, and of alloy: an address and a topic.
+    #[test]
+    fn the_published_filter() {
+        let expected = bloom!(
+            "00000000000000000000000000000000
+             00000000100000000000000000000000
+             00000000000000000000000000000000
+             00000000000000000000000000000000
+             00000000000000000000000000000000
+             00000000000000000000000000000000
+             00000002020000000000000000000000
+             00000000000000000000000800000000
+             10000000000000000000000000000000
+             00000000000000000000001000000000
+             00000000000000000000000000000000
+             00000000000000000000000000000000
+             00000000000000000000000000000000
+             00000000000000000000000000000000
+             00000000000000000000000000000000
+             00000000000000000000000000000000"
+        );
+        let address = address!("ef2d6d194084c2de36e0dabfce45d046b37d1106");
+        let topic = b256!("02c69be41d0b7e40352fc85be1cd65eb03d40ef8427a0ca4596b1ead9a00e9fc");
+        let mut bloom = Bloom::ZERO;
+        accrue_value(&mut bloom, address.as_slice());
+        assert_eq!(BloomView::from(&bloom).answer(&positions(topic.as_slice())), Answer::No);
+        accrue_value(&mut bloom, topic.as_slice());
+        assert_eq!(bloom, expected);
+        assert_eq!(BloomView::from(&expected).answer(&positions(topic.as_slice())), Answer::Maybe);
+    }
+
+    /// Two values whose positions were worked out by hand from their hashes.
+    #[test]
+    fn positions_of_known_values() {
+        let transfer = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
+        assert_eq!(positions(transfer.as_slice()), [1443, 481, 1060]);
+        let emitter = address!("fffffffffffffffffffffffffffffffffffffffe");
+        assert_eq!(positions(emitter.as_slice()), [1213, 435, 262]);
+        let each = positions_of_each(Backend::best(), &[transfer.as_slice(), emitter.as_slice()]);
+        assert_eq!(each, [[1443, 481, 1060], [1213, 435, 262]]);
+    }
+
+    #[test]
+    fn every_position_is_the_bit_that_alloy_sets() {
+        for seed in 0..3_000_u32 {
+            let value = Address::from_word(B256::new(keccak256(&seed.to_be_bytes())));
+            let mut ours = [0; BYTES];
+            accrue_value(&mut ours, value.as_slice());
+            let alloy = Bloom::from(BloomInput::Raw(value.as_slice()));
+            assert_eq!(ours, **alloy, "{value}");
+            assert!(count_ones(&ours) <= 3);
+        }
+    }
+
+    #[test]
+    fn bytes_that_say_nothing_are_no_answer() {
+        let value = positions(b"anything");
+        for length in [0, 1, 32, 255, 257, 512] {
+            let bytes = alloc::vec![0; length];
+            let view = BloomView::from_wire(&bytes);
+            assert_eq!((view.answer(&value), view.count_ones()), (Answer::NoInformation, None));
+        }
+        let full = [u8::MAX; BYTES];
+        assert_eq!(BloomView::from(&full).answer(&value), Answer::NoInformation);
+        assert_eq!(BloomView::from_wire(&full).count_ones(), Some(2048));
+        let mut one_clear = full;
+        one_clear[255] = 0xfe;
+        assert_eq!(BloomView::from(&one_clear).answer(&[1, 2, 3]), Answer::Maybe);
+        assert_eq!(BloomView::from(&one_clear).answer(&[1, 0, 3]), Answer::No);
+        assert_eq!(BloomView::from(&[0; BYTES]).answer(&value), Answer::No);
+    }
+
+    #[test]
+    fn a_filter_covers_its_parts() {
+        let (mut a, mut b) = ([0; BYTES], [0; BYTES]);
+        accrue_value(&mut a, b"a");
+        accrue_value(&mut b, b"b");
+        let mut both = a;
+        accrue_bloom(&mut both, &b);
+        assert!(covers(&both, &a) && covers(&both, &b) && covers(&a, &[0; BYTES]));
+        assert!(!covers(&a, &both) && !covers(&a, &b));
+    }
+
+    /// Three blocks of mainnet: their distinct addresses and topics counted, and the bits set.
+    #[test]
+    fn the_estimate_is_near_the_count() {
+        for (ones, distinct) in [(1077, 510), (849, 358), (1631, 1083), (775, 323)] {
+            let estimate = estimated_values(ones) / f64::from(distinct);
+            assert!((0.97..1.03).contains(&estimate), "{ones}: {estimate}");
+        }
+        assert_eq!(estimated_values(0).total_cmp(&0.0), core::cmp::Ordering::Equal);
+        assert!(estimated_values(2048).is_infinite());
+    }
 }

@@ -10,6 +10,7 @@
 //! | [`log_query`] | filters of `eth_getLogs`: read, compiled to bit positions, matched exactly |
 //! | [`header`] | headers as received: a view over RLP, and chains linked by parent hash |
 //! | [`scan`] | queries over many headers, and many watches over one |
+//! | [`fill`] | how full filters are, and the rate of false "maybe" that follows |
 //! | [`forecast`] | what a query will cost, from headers alone |
 //! | [`receipts`] | receipts under a receipts root, and proofs of one of them |
 //! | [`audit`] | whether an answer to a query is complete and true, block by block |
@@ -21,6 +22,8 @@
 pub mod audit;
 pub mod bloom;
 pub mod chain_profile;
+pub mod fill;
+pub mod forecast;
 pub mod header;
 pub mod json;
 pub mod log;

@@ -1,9 +1,11 @@
 //! What a vector unit does with sixteen 32-bit lanes.
 
+use super::Lanes64;
+
 /// Sixteen lanes of `u32`, in memory `[u32; 16]` whatever the width of the registers.
 ///
 /// A mask holds lane `i` in bit `i`. Arithmetic wraps.
-pub(crate) trait Lanes: Copy {
+pub(crate) trait Lanes: Lanes64 {
     /// Sixteen `u32` in registers.
     type V: Copy;
 

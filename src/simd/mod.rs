@@ -1,17 +1,19 @@
 //! SIMD chosen at run time: the only unsafe code of the library.
 //!
 //! This module holds the vocabulary, not the algorithms. A kernel is safe code written twice:
-//! plainly (the oracle), and over the sixteen lanes that a vector unit offers. [`Backend`]
-//! runs one of the two, one decision per batch. A vector backend can only be had by detection, so
-//! that owning one proves that the CPU has its instructions.
+//! plainly (the oracle), and over the lanes that a vector unit offers: sixteen of 32 bits, four or
+//! eight of 64. [`Backend`] runs one of the two, one decision per batch. A vector backend can only
+//! be had by detection, so that owning one proves that the CPU has its instructions.
 
 mod lanes;
+mod lanes64;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 pub(crate) use lanes::Lanes;
+pub(crate) use lanes64::Lanes64;
 #[cfg(target_arch = "x86_64")]
 use x86_64::{Avx2, Avx512};
 

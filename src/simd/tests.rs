@@ -170,3 +170,98 @@ fn transpose() {
         assert_eq!(backend.run(Transpose(&quads)), expected, "{backend:?}");
     }
 }
+
+/// An operation of three inputs on 64-bit lanes in both forms; the vector has the first lanes.
+macro_rules! operation_64 {
+    ($name:ident, |$a:ident, $b:ident, $c:ident| $plain:expr, |$lanes:ident| $vector:expr) => {
+        #[test]
+        fn $name() {
+            struct Operation([[u64; 8]; 3]);
+            impl Kernel for Operation {
+                type Output = Vec<u64>;
+                fn scalar(self) -> Vec<u64> {
+                    let [a, b, c] = self.0;
+                    let inputs = a.into_iter().zip(b).zip(c);
+                    inputs.map(|(($a, $b), $c)| [$a, $b, $c, $plain][3]).collect()
+                }
+                #[inline(always)]
+                fn vector<L: Lanes>(self, $lanes: L) -> Vec<u64> {
+                    let [$a, $b, $c] = &self.0;
+                    let ($a, $b, $c) = ($lanes.load_64($a), $lanes.load_64($b), $lanes.load_64($c));
+                    let mut out = [0; 8];
+                    $lanes.store_64([$a, $b, $c, $vector][3], &mut out);
+                    out[..L::LANES].to_vec()
+                }
+            }
+            for (low, high) in samples() {
+                let pair = |i: usize| u64::from(high[i % 16]) << 32 | u64::from(low[i * 7 % 16]);
+                let inputs = [0, 3, 8].map(|at| core::array::from_fn(|lane| pair(at + lane)));
+                let expected = Operation(inputs).scalar();
+                for backend in Backend::available() {
+                    let result = backend.run(Operation(inputs));
+                    assert!(matches!(result.len(), 4 | 8), "{backend:?}");
+                    assert_eq!(result, expected[..result.len()], "{backend:?} of {inputs:x?}");
+                }
+            }
+        }
+    };
+}
+
+operation_64!(splat_64, |a, b, c| 0x0123_4567_89ab_cdef, |lanes| {
+    lanes.splat_64(0x0123_4567_89ab_cdef)
+});
+operation_64!(xor_64, |a, b, c| a ^ b, |lanes| lanes.xor_64(a, b));
+operation_64!(and_64, |a, b, c| a & b, |lanes| lanes.and_64(a, b));
+operation_64!(xor3_64, |a, b, c| a ^ b ^ c, |lanes| lanes.xor3_64(a, b, c));
+operation_64!(xor_and_not_64, |a, b, c| a ^ (!b & c), |lanes| lanes.xor_and_not_64(a, b, c));
+operation_64!(rotate_left_64_1, |a, b, c| a.rotate_left(1), |lanes| lanes.rotate_left_64::<1>(a));
+operation_64!(rotate_left_64_8, |a, b, c| a.rotate_left(8), |lanes| lanes.rotate_left_64::<8>(a));
+operation_64!(rotate_left_64_36, |a, b, c| a.rotate_left(36), |lanes| {
+    lanes.rotate_left_64::<36>(a)
+});
+operation_64!(rotate_left_64_63, |a, b, c| a.rotate_left(63), |lanes| {
+    lanes.rotate_left_64::<63>(a)
+});
+
+/// The words of the first rows.
+struct Transpose64<'a>(&'a [[u8; 64]; 8]);
+
+impl Kernel for Transpose64<'_> {
+    type Output = [Vec<u64>; 8];
+
+    fn scalar(self) -> Self::Output {
+        core::array::from_fn(|word| {
+            let word = |row: &[u8; 64]| u64::from_le_bytes(row.as_chunks().0[word]);
+            self.0.iter().map(word).collect()
+        })
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) -> Self::Output {
+        let [a, b, c, d, e, f, g, h] = self.0;
+        let words = lanes.transpose_64([a, b, c, d, e, f, g, h]);
+        let mut columns = [const { Vec::new() }; 8];
+        for (word, column) in words.iter().zip(&mut columns) {
+            let mut lane = [0; 8];
+            lanes.store_64(*word, &mut lane);
+            *column = lane[..L::LANES].to_vec();
+        }
+        columns
+    }
+}
+
+#[test]
+fn transpose_64() {
+    // No two of the 64 words are equal.
+    let mut rows = [[0; 64]; 8];
+    for (at, byte) in rows.as_flattened_mut().iter_mut().enumerate() {
+        *byte = u8::try_from(at % 251).unwrap();
+    }
+    let expected = Transpose64(&rows).scalar();
+    for backend in Backend::available() {
+        for (column, expected) in backend.run(Transpose64(&rows)).iter().zip(&expected) {
+            assert!(matches!(column.len(), 4 | 8), "{backend:?}");
+            assert_eq!(column[..], expected[..column.len()], "{backend:?}");
+        }
+    }
+}

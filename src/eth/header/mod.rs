@@ -8,6 +8,8 @@
 
 mod chain;
 mod json;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use chain::{ChainBlock, ChainError, HeaderChain, Linked};

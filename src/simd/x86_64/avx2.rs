@@ -29,6 +29,8 @@ macro_rules! op {
     }};
 }
 
+mod lanes64;
+
 /// The same intrinsic on both registers.
 macro_rules! both {
     ($intrinsic:ident($($argument:expr),*)) => {

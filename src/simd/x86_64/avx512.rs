@@ -27,6 +27,8 @@ macro_rules! op {
     }};
 }
 
+mod lanes64;
+
 impl Avx512 {
     #[inline]
     pub(in crate::simd) fn detect() -> Option<Self> {

@@ -1,0 +1,24 @@
+//! Ethereum's hashes and scans against the packages that one would use otherwise.
+//!
+//! `cargo bench --bench eth -- [--quick] [--json FILE] [PART …]`
+
+#[path = "../timer/mod.rs"]
+mod timer;
+
+mod headers;
+mod keccak;
+mod receipts;
+
+fn main() {
+    let mut report = timer::Report::from_args();
+    if report.wants("keccak") {
+        keccak::run(&mut report);
+    }
+    if report.wants("headers") {
+        headers::run(&mut report);
+    }
+    if report.wants("receipts") {
+        receipts::run(&mut report);
+    }
+    report.finish();
+}

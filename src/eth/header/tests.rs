@@ -1,0 +1,394 @@
+//! Real headers of every fork, and chains of them with everything wrong that can be.
+
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use alloy_consensus::Header as AlloyHeader;
+use alloy_primitives::{B256, U256, hex};
+use alloy_rlp::Decodable as _;
+
+use super::*;
+use crate::simd::Backend;
+
+struct Known {
+    chain: String,
+    number: u64,
+    hash: B256,
+    fork: String,
+    parent_hash: B256,
+    rlp: Vec<u8>,
+}
+
+fn known() -> Vec<Known> {
+    let json = include_str!("../../../fixtures/ethereum/headers.json");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();
+    let text = |row: &serde_json::Value, field: &str| row[field].as_str().unwrap().to_string();
+    rows.iter()
+        .map(|row| Known {
+            chain: text(row, "chain"),
+            number: row["number"].as_u64().unwrap(),
+            hash: text(row, "hash").parse().unwrap(),
+            fork: row["fork"].as_str().unwrap_or_default().to_string(),
+            parent_hash: text(row, "parent_hash").parse().unwrap(),
+            rlp: hex::decode(text(row, "header")).unwrap(),
+        })
+        .collect()
+}
+
+fn run(chain: &str, numbers: core::ops::RangeInclusive<u64>) -> Vec<Known> {
+    let mut run: Vec<_> =
+        known().into_iter().filter(|h| h.chain == chain && numbers.contains(&h.number)).collect();
+    run.sort_by_key(|header| header.number);
+    assert_eq!(run.len() as u64, numbers.end() - numbers.start() + 1);
+    run
+}
+
+fn view(known: &Known) -> HeaderView<'_> {
+    HeaderView::decode(&known.rlp).unwrap()
+}
+
+#[test]
+fn every_known_header_is_read_and_hashes_to_its_hash() {
+    let known = known();
+    assert_eq!(known.len(), 129);
+    let mut layouts = Vec::new();
+    for known in &known {
+        let header = view(known);
+        let place = (&known.chain, known.number);
+        assert_eq!(header.hash(), known.hash, "{place:?}");
+        assert_eq!((header.number(), header.parent_hash()), (known.number, known.parent_hash));
+        assert_eq!(bloom_at_fixed_place(&known.rlp), Some(header.logs_bloom()), "{place:?}");
+        if known.chain == "mainnet" || known.chain == "sepolia" {
+            assert!(header.layout() != HeaderLayout::Unknown, "{place:?}");
+            layouts.push((header.layout(), known.fork.clone()));
+        }
+    }
+    for (layout, fork) in [
+        (HeaderLayout::Frontier, "Frontier"),
+        (HeaderLayout::London, "London"),
+        (HeaderLayout::Shanghai, "Shanghai"),
+        (HeaderLayout::Cancun, "Cancun"),
+        (HeaderLayout::Prague, "Prague"),
+        (HeaderLayout::Amsterdam, "Amsterdam"),
+    ] {
+        assert!(layouts.iter().any(|(l, f)| *l == layout && f == fork), "no header of {fork}");
+    }
+}
+
+#[test]
+fn every_field_is_what_alloy_reads() {
+    let mut compared = 0;
+    for known in known() {
+        let Ok(alloy) = AlloyHeader::decode(&mut known.rlp.as_slice()) else { continue };
+        compared += 1;
+        let header = view(&known);
+        assert_eq!(header.ommers_hash(), alloy.ommers_hash);
+        assert_eq!(header.beneficiary(), alloy.beneficiary);
+        assert_eq!(header.state_root(), alloy.state_root);
+        assert_eq!(header.transactions_root(), alloy.transactions_root);
+        assert_eq!(header.receipts_root(), alloy.receipts_root);
+        assert_eq!(header.logs_bloom().bytes(), Some(&**alloy.logs_bloom));
+        assert_eq!(header.difficulty(), alloy.difficulty);
+        assert_eq!((header.gas_limit(), header.gas_used()), (alloy.gas_limit, alloy.gas_used));
+        assert_eq!(header.timestamp(), alloy.timestamp);
+        assert_eq!(header.extra_data(), &alloy.extra_data[..]);
+        assert_eq!(header.mix_hash(), Some(alloy.mix_hash));
+        assert_eq!(header.nonce(), Some(*alloy.nonce));
+        assert_eq!(header.base_fee_per_gas(), alloy.base_fee_per_gas.map(U256::from));
+        assert_eq!(header.withdrawals_root(), alloy.withdrawals_root);
+        assert_eq!(header.blob_gas_used(), alloy.blob_gas_used);
+        assert_eq!(header.excess_blob_gas(), alloy.excess_blob_gas);
+        assert_eq!(header.parent_beacon_block_root(), alloy.parent_beacon_block_root);
+        assert_eq!(header.requests_hash(), alloy.requests_hash);
+        assert_eq!(header.block_access_list_hash(), alloy.block_access_list_hash);
+        assert_eq!(header.slot_number(), alloy.slot_number);
+    }
+    assert!(compared >= 128, "alloy read {compared} of 129 headers");
+}
+
+#[test]
+fn fields_of_later_forks_are_kept_and_hashed() {
+    let known = &run("mainnet", 22_431_080..=22_431_080)[0];
+    let header = view(known);
+    // One more field of 40 bytes, and an empty list.
+    let mut payload = known.rlp[3..].to_vec();
+    payload.push(0x80 + 40);
+    payload.extend([7; 40]);
+    payload.push(0xc0);
+    let mut rlp = Vec::new();
+    alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut rlp);
+    rlp.extend(&payload);
+    let later = HeaderView::decode(&rlp).unwrap();
+    assert_eq!(later.num_fields(), header.num_fields() + 2);
+    assert_eq!(later.layout(), HeaderLayout::Unknown);
+    assert_eq!(later.logs_bloom(), header.logs_bloom());
+    assert_eq!(later.requests_hash(), header.requests_hash());
+    assert_eq!(later.hash(), B256::new(crate::hash::keccak256(&rlp)));
+    assert_ne!(later.hash(), header.hash());
+    assert_eq!((later.block_access_list_hash(), later.slot_number()), (None, None));
+}
+
+#[test]
+fn a_filter_of_another_length_says_nothing() {
+    let known = &run("mainnet", 22_431_080..=22_431_080)[0];
+    for length in [0_usize, 32] {
+        let mut payload = known.rlp[3..189].to_vec();
+        payload.push(0x80 + u8::try_from(length).unwrap());
+        payload.extend(alloc::vec![1; length]);
+        payload.extend(&known.rlp[448..]);
+        let mut rlp = Vec::new();
+        alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut rlp);
+        rlp.extend(&payload);
+        let header = HeaderView::decode(&rlp).unwrap();
+        assert_eq!(header.logs_bloom().bytes(), None);
+        assert_eq!(bloom_at_fixed_place(&rlp), None);
+        let mut chain = HeaderChain::new();
+        let linked = chain.push(&header).unwrap();
+        assert_eq!((linked, chain.blooms()), (Linked::Extended, &[[0xff; 256]][..]));
+    }
+}
+
+#[test]
+fn damaged_headers_are_refused_or_read_without_panic() {
+    let known = &run("sepolia", 11_856_337..=11_856_337)[0];
+    for end in 0..known.rlp.len() {
+        assert!(HeaderView::decode(&known.rlp[..end]).is_err(), "cut at {end}");
+    }
+    let mut longer = known.rlp.clone();
+    longer.push(0);
+    assert_eq!(HeaderView::decode(&longer), Err(HeaderError::TrailingBytes(1)));
+    assert_eq!(HeaderView::decode_prefix(&longer).unwrap().1, [0]);
+    let (mut refused, mut read) = (0, 0);
+    for at in 0..known.rlp.len() {
+        for byte in [0x00, 0x01, 0x7f, 0x80, 0xb7, 0xb8, 0xbf, 0xc0, 0xf8, 0xff] {
+            let mut rlp = known.rlp.clone();
+            rlp[at] = byte;
+            match HeaderView::decode(&rlp) {
+                Ok(header) => {
+                    read += 1;
+                    assert_eq!(header.hash() == known.hash, rlp == known.rlp);
+                    let _ = (header.layout(), header.nonce(), header.slot_number());
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 100 && read > 5_000, "{refused} refused, {read} read");
+}
+
+#[test]
+fn json_is_accepted_under_its_hash_alone() {
+    // eth_getBlockByNumber of the first block of Amsterdam, with what alloy writes.
+    let known = &run("sepolia", 11_856_337..=11_856_337)[0];
+    let alloy = AlloyHeader::decode(&mut known.rlp.as_slice()).unwrap();
+    let mut json = serde_json::to_value(&alloy).unwrap();
+    json["hash"] = known.hash.to_string().into();
+    json["transactions"] = serde_json::json!(["0x00", {"deep": [1, null]}]);
+    json["uncles"] = serde_json::json!([]);
+    let header = HeaderBuf::from_json(&json.to_string()).unwrap();
+    assert_eq!((header.rlp(), header.hash()), (known.rlp.as_slice(), known.hash));
+
+    for (field, value) in [
+        ("gasUsed", "0x1"),
+        ("logsBloom", "0x"),
+        ("slotNumber", "0x7"),
+        ("hash", "0x0101010101010101010101010101010101010101010101010101010101010101"),
+    ] {
+        let mut wrong = json.clone();
+        wrong[field] = value.into();
+        let error = HeaderBuf::from_json(&wrong.to_string()).unwrap_err();
+        assert!(matches!(error, JsonHeaderError::HashMismatch { .. }), "{field}: {error}");
+    }
+    let mut without = json.clone();
+    without.as_object_mut().unwrap().remove("slotNumber");
+    let error = HeaderBuf::from_json(&without.to_string()).unwrap_err();
+    assert!(matches!(error, JsonHeaderError::HashMismatch { .. }), "{error}");
+    without = json.clone();
+    without["requestsHash"] = serde_json::Value::Null;
+    let error = HeaderBuf::from_json(&without.to_string()).unwrap_err();
+    assert_eq!(
+        error,
+        JsonHeaderError::Hole { missing: "requestsHash", present: "blockAccessListHash" }
+    );
+    without.as_object_mut().unwrap().remove("receiptsRoot");
+    let error = HeaderBuf::from_json(&without.to_string()).unwrap_err();
+    assert!(error.to_string().contains("receiptsRoot"), "{error}");
+    let twice = json.to_string().replacen('{', "{\"gasUsed\":\"0x0\",", 1);
+    assert!(HeaderBuf::from_json(&twice).unwrap_err().to_string().contains("gasUsed"));
+}
+
+/// The runs of parent-linked headers.
+fn runs() -> [Vec<Known>; 3] {
+    [
+        run("mainnet", 10_234_001..=10_234_007),
+        run("mainnet", 18_090_205..=18_090_213),
+        run("mainnet", 22_431_080..=22_431_086),
+    ]
+}
+
+#[test]
+fn runs_link_one_by_one_and_together() {
+    for run in runs() {
+        let concatenated: Vec<u8> = run.iter().flat_map(|header| header.rlp.clone()).collect();
+        let mut one_by_one = HeaderChain::new();
+        for header in &run {
+            assert_eq!(one_by_one.push(&view(header)), Ok(Linked::Extended));
+            assert_eq!(one_by_one.push(&view(header)), Ok(Linked::Known));
+        }
+        for backend in Backend::available() {
+            let mut together = HeaderChain::new();
+            assert_eq!(together.extend_from_rlp(backend, &concatenated), Ok(run.len()));
+            assert_eq!(together, one_by_one);
+        }
+        let (first, last) = (&run[0], run.last().unwrap());
+        assert_eq!(one_by_one.numbers(), Some(first.number..=last.number));
+        assert_eq!(one_by_one.parent_hash(), Some(first.parent_hash));
+        assert_eq!(one_by_one.last_hash(), Some(last.hash));
+        for (block, header) in one_by_one.blocks().zip(&run) {
+            assert_eq!((block.number, block.hash), (header.number, header.hash));
+            assert_eq!(Some(block), one_by_one.block(header.number));
+            assert_eq!(block.receipts_root, view(header).receipts_root());
+        }
+        assert_eq!(one_by_one.block(first.number - 1), None);
+        assert_eq!(one_by_one.block(last.number + 1), None);
+        let following = one_by_one.following();
+        assert!(following.is_empty() && following.parent_hash() == Some(last.hash));
+    }
+}
+
+/// A trusted hash speaks for its ancestors, whatever comes behind it.
+#[test]
+fn an_anchor_authenticates_what_is_below_it() {
+    let [_, run, _] = runs();
+    let mut chain = HeaderChain::new();
+    for header in &run {
+        chain.push(&view(header)).map(drop).unwrap();
+    }
+    let (first, last) = (run[0].number, run[8].number);
+    assert_eq!(chain.anchored_to(&[]), None);
+    assert_eq!(chain.anchored_to(&[B256::ZERO]), None);
+    // The parent of the first block is trusted: that says nothing of the blocks that follow.
+    assert_eq!(chain.anchored_to(&[run[0].parent_hash]), None);
+    assert_eq!(chain.anchored_to(&[run[0].hash]), Some(first));
+    assert_eq!(chain.anchored_to(&[run[8].hash]), Some(last));
+    assert_eq!(chain.anchored_to(&[run[3].hash, B256::ZERO, run[1].hash]), Some(run[3].number));
+}
+
+#[test]
+fn what_does_not_follow_is_refused_and_changes_nothing() {
+    let [run, _, other] = runs();
+    let mut chain = HeaderChain::new();
+    for header in &run[..3] {
+        chain.push(&view(header)).map(drop).unwrap();
+    }
+    let before = chain.clone();
+    let last = run[2].number;
+    let gap = chain.push(&view(&run[4])).unwrap_err();
+    assert_eq!(gap, ChainError::Gap { last, found: last + 2 });
+    let far = chain.push(&view(&other[0])).unwrap_err();
+    assert_eq!(far, ChainError::Gap { last, found: other[0].number });
+    let below = known().into_iter().find(|h| h.chain == "mainnet" && h.number == 1).unwrap();
+    assert_eq!(
+        chain.push(&view(&below)).unwrap_err(),
+        ChainError::BeforeFirst { number: 1, first: run[0].number }
+    );
+    let forged = altered(&run[3], |rlp| rlp[10] ^= 1); // the parent hash
+    assert!(matches!(
+        chain.push(&HeaderView::decode(&forged).unwrap()).unwrap_err(),
+        ChainError::Parent { number, expected, .. } if number == last + 1 && expected == run[2].hash
+    ));
+    let at = number_offset(&run[3]);
+    let forged = altered(&run[3], |rlp| rlp[at] = rlp[at].wrapping_add(2));
+    assert_eq!(
+        chain.push(&HeaderView::decode(&forged).unwrap()).unwrap_err(),
+        ChainError::Number { last, found: last + 3 }
+    );
+    assert_eq!(chain, before);
+
+    // In a stretch of headers, all before the wrong one stay linked.
+    let mut stretch: Vec<u8> = run[3..6].iter().flat_map(|header| header.rlp.clone()).collect();
+    stretch.extend(&run[6].rlp[..100]);
+    let error = chain.extend_from_rlp(Backend::best(), &stretch).unwrap_err();
+    assert!(matches!(error, ChainError::Header { index: 3, error: HeaderError::NotAList(_) }));
+    assert_eq!(chain.numbers(), Some(run[0].number..=run[5].number));
+}
+
+#[test]
+fn reorganisations_go_by_hash() {
+    let [run, ..] = runs();
+    let mut chain = HeaderChain::new();
+    for header in &run[..5] {
+        chain.push(&view(header)).map(drop).unwrap();
+    }
+    // A sibling of block 3: the same parent, another extra byte of the state root.
+    let sibling = altered(&run[3], |rlp| rlp[100] ^= 1);
+    let sibling = HeaderView::decode(&sibling).unwrap();
+    assert_eq!(
+        chain.push(&sibling),
+        Ok(Linked::Reorganised { removed: [run[3].hash, run[4].hash].to_vec() })
+    );
+    assert_eq!(chain.numbers(), Some(run[0].number..=run[3].number));
+    assert_eq!(chain.last_hash(), Some(sibling.hash()));
+    assert_eq!(chain.blooms().len(), 4);
+    // The block above the one that was taken off has no place now.
+    assert!(matches!(chain.push(&view(&run[4])), Err(ChainError::Parent { .. })));
+    // And the first block can be replaced, too.
+    let first = altered(&run[0], |rlp| rlp[100] ^= 1);
+    let Ok(Linked::Reorganised { removed }) = chain.push(&HeaderView::decode(&first).unwrap())
+    else {
+        panic!("not a reorganisation")
+    };
+    assert_eq!((removed.len(), chain.len()), (4, 1));
+    assert_eq!(chain.parent_hash(), Some(run[0].parent_hash));
+}
+
+#[test]
+fn a_chain_ends_before_the_last_number() {
+    let [run, ..] = runs();
+    let at = number_offset(&run[0]);
+    let with_number = |number: u64, parent: B256| {
+        let mut payload = parent.to_vec();
+        payload.insert(0, 0xa0);
+        payload.extend(&run[0].rlp[36..=at - run_number_length(&run[0])]);
+        payload.push(0x88);
+        payload.extend(number.to_be_bytes());
+        payload.extend(&run[0].rlp[at + 1..]);
+        let mut rlp = Vec::new();
+        alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut rlp);
+        rlp.extend(payload);
+        rlp
+    };
+    let last = with_number(u64::MAX, B256::ZERO);
+    let last = HeaderView::decode(&last).unwrap();
+    let mut chain = HeaderChain::new();
+    assert_eq!(chain.push(&last), Ok(Linked::Extended));
+    let beyond = with_number(u64::MAX, last.hash());
+    assert!(matches!(
+        chain.push(&HeaderView::decode(&beyond).unwrap()),
+        Err(ChainError::Number { .. })
+    ));
+    assert_eq!(chain.numbers(), Some(u64::MAX..=u64::MAX));
+    assert_eq!(chain.blocks().count(), 1);
+    assert_eq!(chain.following().len(), 0);
+}
+
+fn altered(known: &Known, alter: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut rlp = known.rlp.clone();
+    alter(&mut rlp);
+    rlp
+}
+
+/// Where the last byte of the number stands.
+fn number_offset(known: &Known) -> usize {
+    let number = known.number.to_be_bytes();
+    let number = &number[number.len() - (run_number_length(known) - 1)..];
+    let mut encoded = alloc::vec![0x80 + u8::try_from(number.len()).unwrap()];
+    encoded.extend(number);
+    let at = known.rlp[448..].windows(encoded.len()).position(|window| window == encoded).unwrap();
+    448 + at + number.len()
+}
+
+/// Bytes of the number with its length.
+fn run_number_length(known: &Known) -> usize {
+    1 + (8 - known.number.leading_zeros() as usize / 8)
+}
