@@ -21,6 +21,7 @@
 
 pub mod audit;
 pub mod bloom;
+pub mod certificate;
 pub mod chain_profile;
 pub mod fill;
 pub mod forecast;
@@ -28,7 +29,7 @@ pub mod header;
 pub mod json;
 pub mod log;
 pub mod log_query;
-pub mod receipts;
-pub mod scan;
 #[cfg(test)]
 mod log_tests;
+pub mod receipts;
+pub mod scan;

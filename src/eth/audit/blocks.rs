@@ -80,6 +80,11 @@ impl Blocks {
         matches!(self.state(number), Some(State::Checked | State::PartlyChecked))
     }
 
+    /// Whether all of them were compared with the answer, and with all that nodes return.
+    pub(super) fn are_all_checked(&self) -> bool {
+        self.states.iter().all(|(_, state)| *state == State::Checked)
+    }
+
     pub(super) fn check(&mut self, number: u64, scope: ReceiptsScope) {
         let state = match scope {
             ReceiptsScope::EveryLog => State::Checked,
