@@ -13,6 +13,8 @@ mod corpus_files;
 mod entry_points;
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "differential/log_queries.rs"]
+mod log_queries;
 #[path = "differential/matching.rs"]
 mod matching;
 #[path = "differential/merkle.rs"]

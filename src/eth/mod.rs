@@ -28,5 +28,7 @@ pub mod header;
 pub mod json;
 pub mod log;
 pub mod log_query;
+#[cfg(test)]
+mod log_tests;
 pub mod receipts;
 pub mod scan;
