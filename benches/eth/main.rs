@@ -1,4 +1,4 @@
-//! Ethereum: hashes, headers, and queries over their filters, against what one would use otherwise.
+//! Ethereum's hashes and scans against the packages that one would use otherwise.
 //!
 //! `cargo bench --bench eth -- [--quick] [--json FILE] [PART …]`
 
@@ -7,8 +7,7 @@ mod timer;
 
 mod headers;
 mod keccak;
-mod scan;
-mod watches;
+mod receipts;
 
 fn main() {
     let mut report = timer::Report::from_args();
@@ -18,11 +17,8 @@ fn main() {
     if report.wants("headers") {
         headers::run(&mut report);
     }
-    if report.wants("scan") {
-        scan::run(&mut report);
-    }
-    if report.wants("watches") {
-        watches::run(&mut report);
+    if report.wants("receipts") {
+        receipts::run(&mut report);
     }
     report.finish();
 }

@@ -21,6 +21,7 @@
 
 pub mod audit;
 pub mod bloom;
+pub mod certificate;
 pub mod chain_profile;
 pub mod fill;
 pub mod forecast;

@@ -67,7 +67,9 @@ impl<'a> Answer<'a> {
                 found(grounds, FindingKind::Removed { at });
                 continue;
             }
-            not_wanted(question, at, log).map(|kind| found(Grounds::Answer, kind));
+            if let Some(kind) = not_wanted(question, at, log) {
+                found(Grounds::Answer, kind);
+            }
             if let ResolvedBlocks::AtHash(hash) = question.blocks
                 && log.block_hash != hash
             {

@@ -43,8 +43,9 @@ impl Blocks {
         for (stretch, numbers) in stretches(question.profile, range) {
             if question.profile.stretches()[stretch].bloom.proves_absence() {
                 let blooms = blooms(question.chain, &numbers);
-                let candidates = scan::candidates(Backend::best(), &query, blooms);
-                candidates.iter().for_each(|&at| add(numbers.start() + at as u64));
+                for at in scan::candidates(Backend::best(), &query, blooms) {
+                    add(numbers.start() + at as u64);
+                }
             } else {
                 numbers.for_each(&mut add);
             }
@@ -77,6 +78,11 @@ impl Blocks {
     /// Whether the block's receipts were compared with the answer.
     pub(super) fn is_checked(&self, number: u64) -> bool {
         matches!(self.state(number), Some(State::Checked | State::PartlyChecked))
+    }
+
+    /// Whether all of them were compared with the answer, and with all that nodes return.
+    pub(super) fn are_all_checked(&self) -> bool {
+        self.states.iter().all(|(_, state)| *state == State::Checked)
     }
 
     pub(super) fn check(&mut self, number: u64, scope: ReceiptsScope) {

@@ -70,6 +70,13 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         Self { question, block, scope, verified, logs, paired, proofs: BTreeMap::new() }
     }
 
+    /// The logs of the block that the query wants.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = LocatedLog> {
+        let Question { query, semantics, .. } = self.question;
+        let wanted = self.logs.iter().filter(|own| query.matches(own.log, *semantics));
+        wanted.map(|own| self.located(own))
+    }
+
     pub(super) fn run(
         mut self,
         answer: &mut Answer<'a>,
@@ -195,21 +202,12 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
 
     /// A log of the block that the answer lacks, if the query wants it.
     fn not_answered(&mut self, index: usize) -> Option<FindingKind> {
-        let VerifiedLog { transaction_index, log_index, log } = self.logs[index];
+        let VerifiedLog { transaction_index, log, .. } = self.logs[index];
         let query = self.question.query;
         if !query.matches(log, self.question.semantics) {
             return None;
         }
-        let located = LocatedLog {
-            log: log.clone(),
-            block_number: self.block.number,
-            block_hash: self.block.hash,
-            block_timestamp: Some(self.block.timestamp),
-            transaction_hash: None,
-            transaction_index,
-            log_index,
-            removed: false,
-        };
+        let located = self.located(&self.logs[index]);
         if query.depends_on_semantics(log) {
             return Some(FindingKind::ArityDependent { at: None, log: Box::new(located) });
         }
@@ -219,6 +217,20 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         let proof = self.proof(transaction_index).expect("the log is in this receipt");
         let omitted = OmittedLog { log: located, index_in_receipt, proof };
         Some(FindingKind::OmittedLog(Box::new(omitted)))
+    }
+
+    /// The log as a node without transactions would answer it.
+    fn located(&self, own: &VerifiedLog<'_>) -> LocatedLog {
+        LocatedLog {
+            log: own.log.clone(),
+            block_number: self.block.number,
+            block_hash: self.block.hash,
+            block_timestamp: Some(self.block.timestamp),
+            transaction_hash: None,
+            transaction_index: own.transaction_index,
+            log_index: own.log_index,
+            removed: false,
+        }
     }
 
     /// One proof for all findings of a receipt.

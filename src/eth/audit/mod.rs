@@ -248,6 +248,8 @@ pub struct Audit<'a> {
     blocks: Blocks,
     answer: Answer<'a>,
     findings: Vec<Finding>,
+    /// The logs that the query wants, where there is no answer to audit.
+    collected: Option<Vec<LocatedLog>>,
 }
 
 impl<'a> Audit<'a> {
@@ -260,12 +262,25 @@ impl<'a> Audit<'a> {
     /// One scan of the range's filters; memory for each block that they can't rule out and each
     /// log of the answer.
     pub fn new(question: Question<'a>, logs: &'a [LocatedLog]) -> Result<Self, AuditError> {
+        Self::begin(question, logs, None)
+    }
+
+    /// Collects the logs that the query wants from receipts, where there is no answer.
+    pub(crate) fn collecting(question: Question<'a>) -> Result<Self, AuditError> {
+        Self::begin(question, &[], Some(Vec::new()))
+    }
+
+    fn begin(
+        question: Question<'a>,
+        logs: &'a [LocatedLog],
+        collected: Option<Vec<LocatedLog>>,
+    ) -> Result<Self, AuditError> {
         let range = range(&question)?;
         let anchored_to = question.chain.anchored_to(question.anchors);
         let blocks = Blocks::new(&question, &range);
         let mut findings = Vec::new();
         let answer = Answer::new(&question, &range, anchored_to, logs, &mut findings);
-        let mut audit = Self { question, range, anchored_to, blocks, answer, findings };
+        let mut audit = Self { question, range, anchored_to, blocks, answer, findings, collected };
         audit.settle_empty_blocks();
         Ok(audit)
     }
@@ -301,24 +316,21 @@ impl<'a> Audit<'a> {
     }
 
     /// Ends the audit. Blocks that are still open are undecided.
-    pub fn finish(mut self) -> AuditReport {
+    pub fn finish(self) -> AuditReport {
+        self.finish_collecting().0
+    }
+
+    /// Ends the audit; returns what was collected besides, in the order of the chain.
+    pub(crate) fn finish_collecting(mut self) -> (AuditReport, Vec<LocatedLog>) {
         let unsound = self.blocks.unsound_stretches(self.question.profile);
-        self.answer.finish(
-            &self.question,
-            self.anchored_to,
-            &self.blocks,
-            &unsound,
-            &mut self.findings,
-        );
+        let (anchored_to, blocks) = (self.anchored_to, &self.blocks);
+        self.answer.finish(&self.question, anchored_to, blocks, &unsound, &mut self.findings);
         let unbound = self.answer.unbound_transaction_hashes();
-        AuditReport::new(
-            self.range,
-            self.anchored_to,
-            &self.blocks,
-            unsound,
-            self.findings,
-            unbound,
-        )
+        let report =
+            AuditReport::new(self.range, anchored_to, blocks, unsound, self.findings, unbound);
+        let mut collected = self.collected.unwrap_or_default();
+        collected.sort_by_key(|log| (log.block_number, log.log_index));
+        (report, collected)
     }
 
     /// A block of the range without receipts needs none sent.
@@ -358,7 +370,8 @@ impl<'a> Audit<'a> {
         let grounds = Grounds::of_block(block.number, self.anchored_to);
         let stretch = self.question.profile.at(block.number);
         if let Some(kind) = compare::contradiction(block, stretch, verified) {
-            if matches!(kind, FindingKind::ProfileContradicted { missing_bits: 1.., .. }) {
+            let lacks = matches!(kind, FindingKind::ProfileContradicted { missing_bits: 1.., .. });
+            if lacks && grounds == Grounds::Anchored {
                 self.blocks.contradict(block.number);
             }
             self.findings.push(Finding { block: Some(block.number), grounds, kind });
@@ -366,14 +379,17 @@ impl<'a> Audit<'a> {
         self.blocks.check(block.number, stretch.receipts);
         let comparison =
             compare::Comparison::new(&self.question, block, stretch.receipts, verified);
-        comparison.run(&mut self.answer, grounds, &mut self.findings);
+        match &mut self.collected {
+            Some(collected) => collected.extend(comparison.wanted()),
+            None => comparison.run(&mut self.answer, grounds, &mut self.findings),
+        }
     }
 
     fn transactions(&mut self, block_hash: B256, encodings: &[Bytes]) -> Vec<Action> {
         let Some((block, _)) = self.examined(block_hash) else { return unknown(block_hash) };
         let expected = block.transactions_root;
         let computed = ordered_trie_root_with_encoder(encodings, |encoding, out| {
-            out.extend_from_slice(encoding)
+            out.extend_from_slice(encoding);
         });
         if computed != expected {
             let why = Rejection::Transactions { computed, expected };

@@ -81,6 +81,7 @@ pub struct AuditReport {
     /// The blocks whose filter does not rule a log out.
     examined: Vec<(u64, Verdict)>,
     unsound: Vec<RangeInclusive<u64>>,
+    fully_compared: bool,
 }
 
 impl AuditReport {
@@ -104,6 +105,7 @@ impl AuditReport {
             findings,
             unbound_transaction_hashes,
             examined,
+            fully_compared: blocks.are_all_checked() && unsound.is_empty(),
             unsound,
         };
         report.counts = report.count();
@@ -179,6 +181,12 @@ impl AuditReport {
             FindingKind::ForgedLog(forged) => Some(&**forged),
             _ => None,
         })
+    }
+
+    /// Whether the receipts of all examined blocks were compared and are all that nodes return,
+    /// anchored or not.
+    pub(crate) fn is_fully_compared(&self) -> bool {
+        self.fully_compared
     }
 
     fn examined_at(&self, number: u64) -> Option<Verdict> {

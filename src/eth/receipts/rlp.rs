@@ -159,7 +159,7 @@ fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
     let bloom = alloy_primitives::Bloom::from(bloom);
     let fields: [&dyn Encodable; 4] =
         [&outcome, &receipt.cumulative_gas_used, &bloom, &receipt.logs];
-    let mut payload_length = fields.iter().map(|field| field.length()).sum();
+    let mut payload_length = fields.into_iter().map(Encodable::length).sum();
     if let Some((nonce, version)) = deposit {
         payload_length += nonce.length() + version.length();
     }

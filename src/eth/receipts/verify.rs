@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use alloy_primitives::{B256, Log};
+use alloy_primitives::{B256, Bytes, Log};
 use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, root::adjust_index_for_rlp};
 
 use super::blooms::Blooms;
@@ -97,6 +97,25 @@ impl BlockReceipts {
         let mut trie = HashBuilder::default();
         self.add_leaves(blooms, &mut trie);
         if self.is_empty() { EMPTY_ROOT_HASH } else { trie.root() }
+    }
+
+    /// The consensus encoding of every receipt, in order: what others need to verify them, read by
+    /// [`from_encodings`](Self::from_encodings). Made from the fields where they came in another
+    /// form.
+    ///
+    /// None if a receipt has neither status nor post-state.
+    pub fn encodings(&self) -> Option<Vec<Bytes>> {
+        if self.iter().any(|receipt| receipt.outcome == Outcome::Unknown) {
+            return None;
+        }
+        let blooms = Blooms::of(Backend::best(), self);
+        let mut scratch = Vec::new();
+        let entries = self.entries.iter().enumerate();
+        let encodings = entries.map(|(index, entry)| {
+            let bloom = || blooms.of_receipt(index);
+            Bytes::copy_from_slice(self.encoding(entry, bloom, &mut scratch))
+        });
+        Some(encodings.collect())
     }
 
     /// Adds every receipt in the order of the keys.
