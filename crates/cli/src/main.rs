@@ -57,6 +57,7 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
+        Command::Eth(EthCommand::Audit(args)) => eth::audit::run(args),
         Command::Eth(EthCommand::Scan(args)) => eth::scan::run(args, cli.json),
         Command::Eth(EthCommand::Forecast(args)) => eth::forecast::run(args),
         Command::Eth(EthCommand::Header(args)) => eth::header::run(args),

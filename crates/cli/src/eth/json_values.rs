@@ -20,6 +20,8 @@ pub(crate) struct JsonValues {
     line_start: u64,
     limit: u64,
     state: State,
+    /// Arrays opened so far.
+    arrays: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,12 +48,14 @@ pub(crate) struct JsonValue {
     pub(crate) line: u64,
     /// From 1, in bytes.
     pub(crate) column: u64,
+    /// Which of the text's arrays it is an element of, from 1.
+    pub(crate) array: Option<u64>,
 }
 
 impl JsonValues {
     /// The values of `source`, of which none may have more than `limit` bytes.
     pub(crate) fn new(source: Source, limit: u64) -> Self {
-        Self { source, line: 1, line_start: 0, limit, state: State::Start }
+        Self { source, line: 1, line_start: 0, limit, state: State::Start, arrays: 0 }
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -76,6 +80,7 @@ impl JsonValues {
                 }
                 (State::Start | State::Between, Some(b'[')) => {
                     self.source.consume(1);
+                    self.arrays += 1;
                     State::Element { opened: line, required: false }
                 }
                 (State::Element { required: false, .. } | State::Behind { .. }, Some(b']')) => {
@@ -99,7 +104,8 @@ impl JsonValues {
                         State::Element { opened, .. } => State::Behind { opened },
                         _ => State::Between,
                     };
-                    return Ok(Some(JsonValue { text, line, column }));
+                    let array = matches!(state, State::Element { .. }).then_some(self.arrays);
+                    return Ok(Some(JsonValue { text, line, column, array }));
                 }
             };
         }
@@ -293,7 +299,7 @@ mod tests {
         let places = [values.next().unwrap(), values.next().unwrap()].map(Option::unwrap);
         assert_eq!(places.each_ref().map(|value| (value.line, value.column)), [(2, 1), (3, 3)]);
         assert_eq!(in_text("bad at line 1 column 2", &places[1]), "line 3, column 4: bad");
-        let value = JsonValue { text: String::new(), line: 7, column: 1 };
+        let value = JsonValue { text: String::new(), line: 7, column: 1, array: None };
         assert_eq!(in_text("bad at line 2 column 5", &value), "line 8, column 5: bad");
         assert_eq!(in_text("bad", &value), "line 7: bad");
     }
