@@ -18,7 +18,7 @@ pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
 #[derive(Debug, Parser)]
 #[command(name = "chainsieve", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// Print one JSON object, with the fields that each command's --help lists
+    /// Print JSON, with the fields that each command's --help lists
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -30,6 +30,7 @@ Exit codes: 0 yes: done, matched, valid
             1 no: nothing matched, or the proof or filter is not valid
             2 the command line makes no sense
             3 the input is not good: unreadable, or not what it should be
+`eth audit` and `eth verify-certificate` have their own, which their --help lists.
 
 Wherever a command reads a filter, a block or a transaction, it takes hex, the name of a file
 (raw or hex), or - for standard input. Results go to standard output, all else to standard error.";
