@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_consensus::ReceiptEnvelope;
+use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_primitives::{B256, Bloom};
 use alloy_rlp::Encodable as _;
 use chainsieve::eth::bloom::BloomView;
