@@ -7,6 +7,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`eth`] | logs of Ethereum: queries, scans over headers, receipts, audits that prove an answer complete, certificates |
 //! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks, their proof; the wallet's side and the node's |
 //! | [`btc::script`] | data pushes and output types as Bitcoin Core reads them |
 //! | [`btc::proof_of_work`] | a header's work against its own target and the network's limit |
@@ -18,14 +19,22 @@
 //! - `std` (default): SIMD is chosen at run time, and the messages of `bitcoin::p2p` convert.
 //!   Without it the crate is `no_std` with `alloc`.
 //! - `btc` (default): everything under [`btc`].
+//! - `eth` (default): everything under [`eth`].
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
+//! - `alloy-rpc`: queries from the filters of `alloy-rpc-types-eth`, whose major versions are not
+//!   this crate's.
+//! - `op`: receipts of OP-stack chains, deposits included, through `op-alloy-consensus`.
+//! - `rayon`: scans on all cores.
 //!
-//! Types of `bitcoin` 0.32 are taken and returned as they are; it is re-exported as [`bitcoin`],
-//! and the `secp256k1` that goes with it as [`secp256k1`].
+//! Types of `bitcoin` 0.32 and `alloy-primitives` 1 are taken and returned as they are; both are
+//! re-exported as [`bitcoin`] and [`alloy_primitives`], and the `secp256k1` that goes with the
+//! former as [`secp256k1`].
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
 
+#[cfg(feature = "eth")]
+mod bits;
 #[cfg(feature = "btc")]
 pub mod btc;
 #[cfg(feature = "eth")]

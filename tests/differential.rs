@@ -22,6 +22,8 @@ mod eth_headers;
 mod eth_keccak;
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "differential/log_queries.rs"]
+mod log_queries;
 #[path = "differential/matching.rs"]
 mod matching;
 #[path = "differential/merkle.rs"]

@@ -6,6 +6,8 @@
 mod allocation;
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "hostile/log_queries.rs"]
+mod log_queries;
 #[path = "hostile/merkle.rs"]
 mod merkle;
 #[path = "support/mutation.rs"]

@@ -1,5 +1,6 @@
 //! Keccak-256 of many messages: headers, addresses and topics.
 
+use std::hint::black_box;
 use std::path::Path;
 
 use alloy_primitives::B256;
@@ -15,6 +16,8 @@ pub(crate) fn run(report: &mut Report) {
         let messages: Vec<&[u8]> = raw.iter().map(Vec::as_slice).cycle().take(count).collect();
         each(report, name, &messages);
     }
+    let header = &headers[0].1[0];
+    report.figure("keccak256 of one header alone", 1, || keccak256(header));
     // Addresses and topics, as a node asks for them, and as one log has them.
     for (name, length) in [("addresses of 20 bytes", 20), ("topics of 32 bytes", 32)] {
         let bytes: Vec<u8> = headers[0].1.concat().repeat(length * count / 500 + 1);
@@ -24,30 +27,36 @@ pub(crate) fn run(report: &mut Report) {
     }
 }
 
-/// Hashes of all of `messages` at once against one by one.
+/// All of `messages` at once against one by one.
 fn each(report: &mut Report, name: &str, messages: &[&[u8]]) {
     let one_by_one = || messages.iter().map(|bytes| keccak256(bytes)).collect::<Vec<_>>();
     let alloy = || messages.iter().map(alloy_primitives::keccak256).collect::<Vec<B256>>();
-    assert!(one_by_one().iter().zip(alloy()).all(|(ours, theirs)| theirs == *ours));
-    let count = messages.len();
+    assert!(alloy().iter().eq(one_by_one().iter()), "{name}");
+    // A few many times, so that the clock does not count.
+    let repeat = 256_usize.div_ceil(messages.len());
+    let per = messages.len() * repeat;
+    let title = format!("keccak256 of {} {name}", messages.len());
     for backend in Backend::available() {
-        assert_eq!(keccak256_each(backend, messages), one_by_one(), "{backend:?}");
-        // A small batch many times, so that the clock does not count.
-        let repeat = 256_usize.div_ceil(count);
-        let times = |run: &dyn Fn()| (0..repeat).for_each(|_| run());
-        let ours = || times(&|| drop(std::hint::black_box(keccak256_each(backend, messages))));
-        let title = format!("keccak256 of {count} {name}, {backend:?}");
-        report.ratio(&format!("{title} vs tiny-keccak one by one"), count * repeat, ours, || {
-            times(&|| drop(std::hint::black_box(one_by_one())));
-        });
+        let ours = || keccak256_each(backend, messages);
+        assert_eq!(ours(), one_by_one(), "{backend:?}, {name}");
         report.ratio(
-            &format!("{title} vs alloy-primitives one by one"),
-            count * repeat,
-            ours,
-            || {
-                times(&|| drop(std::hint::black_box(alloy())));
-            },
+            &format!("{title}, {backend:?} vs tiny-keccak one by one"),
+            per,
+            || repeated(repeat, ours),
+            || repeated(repeat, one_by_one),
         );
+    }
+    report.ratio(
+        &format!("{title} vs alloy-primitives one by one"),
+        per,
+        || repeated(repeat, || keccak256_each(Backend::best(), messages)),
+        || repeated(repeat, alloy),
+    );
+}
+
+fn repeated<T>(times: usize, run: impl Fn() -> T) {
+    for _ in 0..times {
+        black_box(run());
     }
 }
 

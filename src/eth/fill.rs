@@ -33,6 +33,13 @@ impl FillHistogram {
         }
     }
 
+    /// Counts in what another histogram counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (filters, others) in self.filters.iter_mut().zip(&other.filters) {
+            *filters += others;
+        }
+    }
+
     /// How many filters were counted.
     pub fn filters(&self) -> u64 {
         self.filters.iter().sum()

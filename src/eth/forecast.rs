@@ -170,28 +170,9 @@ impl Forecast {
         self.candidates
     }
 
-    /// How many blocks would be candidates by chance if none held a match: the sum over all
-    /// blocks of their fill to the power of the query's distinct bits, or for alternatives of the
-    /// chance that one of them passes. Of the [`candidates`](Self::candidates), about so many
-    /// hold nothing.
+    /// How many blocks would be candidates by chance if none held a match: [`expected_false`].
     pub fn expected_false(&self) -> f64 {
-        let mut fixed: Vec<u16> = Vec::new();
-        for values in self.query.clauses() {
-            if let [value] = values.as_slice() {
-                fixed.extend(value);
-            }
-        }
-        let fixed = distinct(fixed);
-        self.fills.sum(|ones| {
-            let fill = f64::from(ones) / 2048.0;
-            let alternatives = self.query.clauses().iter().filter(|values| values.len() != 1);
-            alternatives.fold(libm::pow(fill, fixed), |rate, values| {
-                let none = values.iter().fold(1.0, |none, value| {
-                    none * (1.0 - libm::pow(fill, distinct(value.to_vec())))
-                });
-                rate * (1.0 - none)
-            })
-        })
+        expected_false(&self.query, &self.fills)
     }
 
     /// What each clause selects by itself, in the order of [`CompiledQuery::clauses`].
@@ -220,6 +201,30 @@ impl Forecast {
     pub fn consensus_bytes(&self) -> f64 {
         self.bytes + self.receipts * BLOOM_BYTES
     }
+}
+
+/// How many of the blocks with these filters would be candidates by chance if none held a match:
+/// the sum over all blocks of their fill to the power of the query's distinct bits, or for
+/// alternatives of the chance that one of them passes. Of the blocks that a scan finds, about so
+/// many hold nothing.
+pub fn expected_false(query: &CompiledQuery, fills: &FillHistogram) -> f64 {
+    let mut fixed: Vec<u16> = Vec::new();
+    for values in query.clauses() {
+        if let [value] = values.as_slice() {
+            fixed.extend(value);
+        }
+    }
+    let fixed = distinct(fixed);
+    fills.sum(|ones| {
+        let fill = f64::from(ones) / 2048.0;
+        let alternatives = query.clauses().iter().filter(|values| values.len() != 1);
+        alternatives.fold(libm::pow(fill, fixed), |rate, values| {
+            let none = values
+                .iter()
+                .fold(1.0, |none, value| none * (1.0 - libm::pow(fill, distinct(value.to_vec()))));
+            rate * (1.0 - none)
+        })
+    })
 }
 
 /// How many different positions there are.

@@ -8,7 +8,9 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 /// How much of an offending text an error repeats, in characters.
 const EXCERPT: usize = 80;
@@ -139,16 +141,13 @@ pub(crate) fn excerpt(text: &str) -> String {
 pub(crate) enum Prefix {
     /// `0x` or `0X`, as geth wants it.
     Required,
-    /// `0x` or none, as alloy reads bytes.
+    /// `0x`, `0X` or none, as alloy reads bytes.
     Optional,
 }
 
 /// The digits after the prefix, and where they begin.
 fn digits(text: &str, prefix: Prefix) -> Result<(&str, usize), ValueProblem> {
-    let stripped = match prefix {
-        Prefix::Required => text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")),
-        Prefix::Optional => text.strip_prefix("0x"),
-    };
+    let stripped = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     match (stripped, prefix) {
         (Some(digits), _) => Ok((digits, 2)),
         (None, Prefix::Optional) => Ok((text, 0)),
@@ -243,56 +242,73 @@ impl Shape {
     }
 }
 
+/// How deep lists may stand in lists for their values to be kept: queries need two.
+const DEPTH: usize = 2;
+
 impl<'de> Deserialize<'de> for Shape {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ShapeVisitor;
+        ShapeInside(0).deserialize(deserializer)
+    }
+}
 
-        impl<'de> Visitor<'de> for ShapeVisitor {
-            type Value = Shape;
+/// Reads a value that stands in so many lists.
+#[derive(Clone, Copy)]
+struct ShapeInside(usize);
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON value")
+impl<'de> DeserializeSeed<'de> for ShapeInside {
+    type Value = Shape;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Shape, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ShapeInside {
+    type Value = Shape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Shape, E> {
+        Ok(Shape::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Shape, E> {
+        Ok(Shape::Bool(value))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Shape, E> {
+        Ok(Shape::Number)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Shape, E> {
+        Ok(Shape::Number)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Shape, E> {
+        Ok(Shape::Number)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Shape, E> {
+        Ok(Shape::Text(text.to_string()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Shape, A::Error> {
+        let mut values = Vec::new();
+        if self.0 < DEPTH {
+            while let Some(value) = seq.next_element_seed(Self(self.0 + 1))? {
+                values.push(value);
             }
-
-            fn visit_unit<E>(self) -> Result<Shape, E> {
-                Ok(Shape::Null)
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Shape, E> {
-                Ok(Shape::Bool(value))
-            }
-
-            fn visit_u64<E>(self, _: u64) -> Result<Shape, E> {
-                Ok(Shape::Number)
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<Shape, E> {
-                Ok(Shape::Number)
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Shape, E> {
-                Ok(Shape::Number)
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Shape, E> {
-                Ok(Shape::Text(text.to_string()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Shape, A::Error> {
-                let mut values = Vec::new();
-                while let Some(value) = seq.next_element()? {
-                    values.push(value);
-                }
-                Ok(Shape::List(values))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Shape, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Shape::Object)
-            }
+        } else {
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
         }
+        Ok(Shape::List(values))
+    }
 
-        deserializer.deserialize_any(ShapeVisitor)
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Shape, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Shape::Object)
     }
 }
 
@@ -304,16 +320,16 @@ pub(crate) struct Fields<const N: usize> {
     pub(crate) values: [Option<Shape>; N],
     /// A known field that came twice.
     pub(crate) duplicate: Option<&'static str>,
-    /// The first key that is none of the known ones.
+    /// The last key that is none of the known ones.
     pub(crate) unknown: Option<String>,
-    /// The first key that differs from a known one by case alone, and that one.
+    /// The last key that differs from a known one by case alone, and that one.
     pub(crate) misspelt: Option<(String, &'static str)>,
 }
 
 /// Reads an object that has these fields.
 pub(crate) struct ObjectOf<const N: usize>(pub(crate) [&'static str; N]);
 
-impl<'de, const N: usize> serde::de::DeserializeSeed<'de> for ObjectOf<N> {
+impl<'de, const N: usize> DeserializeSeed<'de> for ObjectOf<N> {
     type Value = Fields<N>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields<N>, D::Error> {
@@ -368,14 +384,9 @@ impl<'de, const N: usize> Visitor<'de> for ObjectOf<N> {
         let mut fields = Self::empty(None);
         while let Some(key) = map.next_key::<String>()? {
             let Some(at) = self.0.iter().position(|name| *name == key) else {
-                let similar = self.0.iter().find(|name| same_but_for_case(&key, name));
-                match similar {
-                    Some(name) if fields.misspelt.is_none() => {
-                        fields.misspelt = Some((excerpt(&key), name));
-                    }
-                    Some(_) => {}
-                    None if fields.unknown.is_none() => fields.unknown = Some(excerpt(&key)),
-                    None => {}
+                match self.0.iter().find(|name| same_but_for_case(&key, name)) {
+                    Some(name) => fields.misspelt = Some((excerpt(&key), name)),
+                    None => fields.unknown = Some(excerpt(&key)),
                 }
                 map.next_value::<IgnoredAny>()?;
                 continue;

@@ -1,6 +1,20 @@
 //! A log with its place in the chain, as `eth_getLogs` returns it.
 
-use alloy_primitives::{B256, Log};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use core::fmt;
+
+use alloy_primitives::{Address, B256, Bytes, Log};
+use alloy_rlp::Encodable as _;
+use serde::de::{Deserialize as _, DeserializeSeed as _, Deserializer as _};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+
+use crate::eth::json::{
+    self, Fields, ObjectOf, Place, Prefix, Shape, ValueProblem, fixed_bytes, number,
+};
+use crate::eth::log_query::MAX_TOPICS;
+use crate::hash::keccak256;
 
 /// A log and what its source says of its place. Nothing of it is verified by being here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,4 +35,278 @@ pub struct LocatedLog {
     pub log_index: u64,
     /// Whether the source says that a reorganisation took the block off the chain.
     pub removed: bool,
+}
+
+/// The fields of a log, in the order in which geth writes them.
+const FIELDS: [&str; 10] = [
+    "address",
+    "topics",
+    "data",
+    "blockNumber",
+    "transactionHash",
+    "transactionIndex",
+    "blockHash",
+    "blockTimestamp",
+    "logIndex",
+    "removed",
+];
+
+/// Why an object is no log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogProblem {
+    /// A value that is not an object.
+    #[error("a log is an object, not {0}")]
+    NotAnObject(&'static str),
+    /// A field that comes twice: readers disagree on which counts.
+    #[error("field {0:?} comes twice")]
+    DuplicateField(&'static str),
+    /// A value that can't stand where it does. A block's number and hash are null in a log of
+    /// the pending block, which has no place yet.
+    #[error("{place}: {problem}")]
+    Value {
+        /// Where it stands.
+        place: Place,
+        /// What is wrong with it.
+        problem: ValueProblem,
+    },
+}
+
+/// Why a text is no list of logs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogJsonError {
+    /// No JSON, or something after the value.
+    #[error("not JSON: {0}")]
+    Syntax(String),
+    /// A value that is not a list.
+    #[error("logs are a list, not {0}")]
+    NotAList(&'static str),
+    /// An element that is no log.
+    #[error("log {index}: {problem}")]
+    Log {
+        /// Its index in the list; 0 for a text of one log.
+        index: usize,
+        /// What is wrong with it.
+        problem: LogProblem,
+    },
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes it so")]
+fn syntax(error: serde_json::Error) -> LogJsonError {
+    LogJsonError::Syntax(error.to_string())
+}
+
+impl LocatedLog {
+    /// Reads one log as JSON: an element of what `eth_getLogs` returns, or a line of JSON lines.
+    ///
+    /// Bytes and numbers are hex with `0x`; leading zeros of numbers are passed over. Fields that
+    /// a log does not have are ignored, since nodes add their own. `blockTimestamp`,
+    /// `transactionHash` and `removed` may be missing or null.
+    ///
+    /// Memory stays within about fifty times the text, however it is made.
+    ///
+    /// # Errors
+    /// What is not a log, with the field and the index where it is not.
+    pub fn from_json(text: &str) -> Result<Self, LogJsonError> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let fields = ObjectOf(FIELDS).deserialize(&mut json).map_err(syntax)?;
+        json.end().map_err(syntax)?;
+        Self::from_fields(&fields).map_err(|problem| LogJsonError::Log { index: 0, problem })
+    }
+
+    /// Reads what `eth_getLogs` returns: a list of logs ([`from_json`](Self::from_json)), in its
+    /// order.
+    ///
+    /// # Errors
+    /// What is not a list of logs, with the index of the first element that is not one.
+    pub fn list_from_json(text: &str) -> Result<Vec<Self>, LogJsonError> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        if !text.trim_start().starts_with('[') {
+            let other = Shape::deserialize(&mut json).map_err(syntax)?;
+            json.end().map_err(syntax)?;
+            return Err(LogJsonError::NotAList(other.kind()));
+        }
+        let logs = json.deserialize_seq(LogList).map_err(syntax)?;
+        json.end().map_err(syntax)?;
+        logs
+    }
+
+    fn from_fields(fields: &Fields<10>) -> Result<Self, LogProblem> {
+        if let Some(found) = fields.not_an_object {
+            return Err(LogProblem::NotAnObject(found));
+        }
+        if let Some(field) = fields.duplicate {
+            return Err(LogProblem::DuplicateField(field));
+        }
+        let [address, topics, data, block, transaction, in_block, hash, time, index, removed] =
+            fields.values.each_ref().map(|value| value.as_ref().filter(|value| !value.is_null()));
+        let removed = match removed {
+            None => false,
+            Some(Shape::Bool(removed)) => *removed,
+            Some(other) => {
+                let problem = other.instead_of("true or false");
+                return Err(LogProblem::Value { place: Place::of("removed"), problem });
+            }
+        };
+        let address = required(address, "address", |text| fixed_bytes_of(text, "an address"))?;
+        let topics = read_topics(topics)?;
+        let data: Vec<u8> = required(data, "data", json::bytes)?;
+        Ok(Self {
+            log: Log::new_unchecked(Address::new(address), topics, Bytes::from(data)),
+            block_number: required(block, "blockNumber", quantity)?,
+            block_hash: required(hash, "blockHash", hash_of)?,
+            block_timestamp: optional(time, "blockTimestamp", quantity)?,
+            transaction_hash: optional(transaction, "transactionHash", hash_of)?,
+            transaction_index: required(in_block, "transactionIndex", quantity)?,
+            log_index: required(index, "logIndex", quantity)?,
+            removed,
+        })
+    }
+
+    /// The log as one JSON object without white space, its fields in the order in which geth
+    /// writes them, what the source did not give left out.
+    pub fn to_json(&self) -> String {
+        let topics: Vec<String> =
+            self.log.topics().iter().map(|topic| format!(r#""{topic}""#)).collect();
+        let optional = |name: &str, value: Option<String>| {
+            value.map_or_else(String::new, |value| format!(r#""{name}":"{value}","#))
+        };
+        format!(
+            r#"{{"address":"{:#x}","topics":[{}],"data":"{}","blockNumber":"{:#x}",{}"transactionIndex":"{:#x}","blockHash":"{}",{}"logIndex":"{:#x}","removed":{}}}"#,
+            self.log.address,
+            topics.join(","),
+            self.log.data.data,
+            self.block_number,
+            optional("transactionHash", self.transaction_hash.map(|hash| hash.to_string())),
+            self.transaction_index,
+            self.block_hash,
+            optional("blockTimestamp", self.block_timestamp.map(|time| format!("{time:#x}"))),
+            self.log_index,
+            self.removed,
+        )
+    }
+
+    /// What a digest covers, as an RLP list.
+    fn encode(&self, out: &mut Vec<u8>) {
+        let topics = self.log.topics();
+        let payload_length = self.block_hash.length()
+            + self.block_number.length()
+            + self.log_index.length()
+            + self.transaction_index.length()
+            + self.log.address.length()
+            + alloy_rlp::list_length::<_, B256>(topics)
+            + self.log.data.data.length();
+        alloy_rlp::Header { list: true, payload_length }.encode(out);
+        self.block_hash.encode(out);
+        self.block_number.encode(out);
+        self.log_index.encode(out);
+        self.transaction_index.encode(out);
+        self.log.address.encode(out);
+        alloy_rlp::encode_list::<_, B256>(topics, out);
+        self.log.data.data.encode(out);
+    }
+}
+
+/// A digest of a result: the same for the same logs in any order.
+///
+/// The Keccak-256 hash of an RLP list with one list for each log, sorted by block number and log
+/// index, then by their own bytes: `[block hash, block number, log index, transaction index,
+/// address, [topic, …], data]`. A log that is there twice counts twice. Timestamp, transaction
+/// hash and `removed` are not covered: sources may leave them out.
+///
+/// Costs one hash over about 150 bytes and the data of each log, and a sort.
+pub fn digest(logs: &[LocatedLog]) -> B256 {
+    let mut encoded: Vec<(u64, u64, Vec<u8>)> = logs
+        .iter()
+        .map(|log| {
+            let mut bytes = Vec::new();
+            log.encode(&mut bytes);
+            (log.block_number, log.log_index, bytes)
+        })
+        .collect();
+    encoded.sort_unstable();
+    let payload_length = encoded.iter().map(|(_, _, bytes)| bytes.len()).sum();
+    let mut list = Vec::new();
+    alloy_rlp::Header { list: true, payload_length }.encode(&mut list);
+    for (_, _, bytes) in &encoded {
+        list.extend_from_slice(bytes);
+    }
+    B256::new(keccak256(&list))
+}
+
+fn fixed_bytes_of<const N: usize>(text: &str, what: &'static str) -> Result<[u8; N], ValueProblem> {
+    fixed_bytes(text, Prefix::Required, what)
+}
+
+fn hash_of(text: &str) -> Result<B256, ValueProblem> {
+    fixed_bytes_of(text, "a hash").map(B256::new)
+}
+
+fn quantity(text: &str) -> Result<u64, ValueProblem> {
+    number(text, true)
+}
+
+fn optional<T>(
+    value: Option<&Shape>,
+    field: &'static str,
+    read: impl Fn(&str) -> Result<T, ValueProblem>,
+) -> Result<Option<T>, LogProblem> {
+    let text = value.map(|value| value.text("hex in a string").and_then(&read)).transpose();
+    text.map_err(|problem| LogProblem::Value { place: Place::of(field), problem })
+}
+
+fn required<T>(
+    value: Option<&Shape>,
+    field: &'static str,
+    read: impl Fn(&str) -> Result<T, ValueProblem>,
+) -> Result<T, LogProblem> {
+    let missing = LogProblem::Value { place: Place::of(field), problem: ValueProblem::Missing };
+    optional(value, field, read)?.ok_or(missing)
+}
+
+fn read_topics(value: Option<&Shape>) -> Result<Vec<B256>, LogProblem> {
+    let place = Place::of("topics");
+    let topics = match value {
+        None => Err(ValueProblem::Missing),
+        Some(Shape::List(topics)) if topics.len() <= MAX_TOPICS => Ok(topics),
+        Some(Shape::List(topics)) => {
+            Err(ValueProblem::TooMany { found: topics.len(), limit: MAX_TOPICS })
+        }
+        Some(other) => Err(other.instead_of("a list")),
+    };
+    let topics = topics.map_err(|problem| LogProblem::Value { place, problem })?;
+    let read = |topic: &Shape| {
+        topic.text("a topic").and_then(|text| fixed_bytes_of(text, "a topic")).map(B256::new)
+    };
+    let topics = topics.iter().enumerate().map(|(at, topic)| {
+        read(topic).map_err(|problem| LogProblem::Value { place: place.at(at), problem })
+    });
+    topics.collect()
+}
+
+/// Reads a list of logs one by one, so that no more than one is held as JSON.
+struct LogList;
+
+impl<'de> Visitor<'de> for LogList {
+    type Value = Result<Vec<LocatedLog>, LogJsonError>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of logs")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut logs = Vec::new();
+        while let Some(fields) = seq.next_element_seed(ObjectOf(FIELDS))? {
+            match LocatedLog::from_fields(&fields) {
+                Ok(log) => logs.push(log),
+                Err(problem) => {
+                    let index = logs.len();
+                    while seq.next_element::<IgnoredAny>()?.is_some() {}
+                    return Ok(Err(LogJsonError::Log { index, problem }));
+                }
+            }
+        }
+        Ok(Ok(logs))
+    }
 }

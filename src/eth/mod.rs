@@ -19,7 +19,9 @@
 //! | [`log`] | a log with its place in the chain |
 //! | [`json`] | what is wrong with a value of JSON-RPC, and where |
 
+pub mod audit;
 pub mod bloom;
+pub mod certificate;
 pub mod chain_profile;
 pub mod fill;
 pub mod forecast;
@@ -27,5 +29,7 @@ pub mod header;
 pub mod json;
 pub mod log;
 pub mod log_query;
+#[cfg(test)]
+mod log_tests;
 pub mod receipts;
 pub mod scan;

@@ -1,5 +1,8 @@
 //! Every backend against `tiny-keccak`, published hashes and real headers.
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::{keccak256, keccak256_each};
 use crate::simd::Backend;
 
@@ -18,8 +21,8 @@ fn hash(hex: &str) -> [u8; 32] {
     hex::decode(hex).unwrap().try_into().unwrap()
 }
 
-/// Of the Keccak team's test vectors (the empty message), and of the function selectors and empty
-/// trie that Ethereum is known by.
+/// The hash of nothing (of every account without code), Keccak's of "abc", the topic of a token
+/// transfer (ERC-20), and the root of an empty trie.
 #[test]
 fn published_hashes() {
     let cases: [(&[u8], &str); 4] = [
@@ -76,6 +79,19 @@ fn every_batch_size() {
                 let hashes = keccak256_each(backend, &messages);
                 assert_eq!(hashes, expected, "{backend:?}, {count} to {spread} bytes");
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_batch(messages in vec(vec(any::<u8>(), 0..=700), 0..=33)) {
+        let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+        let expected: Vec<_> = messages.iter().map(alloy_primitives::keccak256).collect();
+        for backend in Backend::available() {
+            prop_assert_eq!(keccak256_each(backend, &messages), &*expected, "{:?}", backend);
         }
     }
 }

@@ -44,4 +44,19 @@ pub(crate) trait Lanes: Lanes64 {
     /// Writes the lanes of the mask one behind the other from the start of `to`; what stands
     /// behind them in `to` afterwards is not defined.
     fn compress(self, mask: u16, value: Self::V, to: &mut [u32; 16]);
+
+    /// Sixty-four words in registers, or where [`look_up`](Self::look_up) finds them.
+    type Table<'a>: Copy;
+
+    /// Sixteen words, little-endian.
+    fn load_bytes(self, from: &[u8; 64]) -> Self::V;
+    fn or(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Whether every bit of `a` is set in `of`.
+    fn is_subset(self, a: Self::V, of: Self::V) -> bool;
+    /// Lane `i` of result `j` is lane `j` of `rows[i]`.
+    fn transpose_words(self, rows: [Self::V; 16]) -> [Self::V; 16];
+    /// The 64 words, little-endian, of 256 bytes.
+    fn table(self, bytes: &[u8; 256]) -> Self::Table<'_>;
+    /// The table's word at the low six bits of each index.
+    fn look_up(self, table: Self::Table<'_>, index: Self::V) -> Self::V;
 }

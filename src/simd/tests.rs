@@ -73,6 +73,7 @@ operation!(shl_each, |a, b| a << (b & 31), |lanes| {
 operation!(shr_each, |a, b| a >> (b & 31), |lanes| {
     lanes.shr_each(a, lanes.and(b, lanes.splat(31)))
 });
+operation!(or, |a, b| a | b, |lanes| lanes.or(a, b));
 operation!(swap_bytes, |a, b| a.swap_bytes(), |lanes| lanes.swap_bytes(a));
 operation!(rotate_left, |a, b| a.rotate_left(13), |lanes| lanes.rotate_left::<13>(a));
 
@@ -264,4 +265,74 @@ fn transpose_64() {
             assert_eq!(column[..], expected[..column.len()], "{backend:?}");
         }
     }
+}
+
+/// Rows and columns change places; all is looked up in a table, and rows are compared as sets.
+struct Wide<'a>(&'a [Sixteen; 16], &'a [u8; 256]);
+
+impl Kernel for Wide<'_> {
+    type Output = ([Sixteen; 16], [Sixteen; 16], u16, Sixteen);
+
+    fn scalar(self) -> Self::Output {
+        let Self(rows, bytes) = self;
+        let columns = core::array::from_fn(|column| core::array::from_fn(|row| rows[row][column]));
+        let looked_up = rows.map(|row| {
+            row.map(|lane| {
+                let at = (lane & 63) as usize * 4;
+                u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+            })
+        });
+        let subsets = (0..15).map(|row: usize| {
+            let subset = rows[row].iter().zip(&rows[row + 1]).all(|(a, of)| a & !of == 0);
+            u16::from(subset) << row
+        });
+        let words = core::array::from_fn(|lane| {
+            u32::from_le_bytes(bytes[lane * 4 + 64..][..4].try_into().unwrap())
+        });
+        (columns, looked_up, subsets.sum(), words)
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) -> Self::Output {
+        let mut rows = [lanes.splat(0); 16];
+        for (row, from) in rows.iter_mut().zip(self.0) {
+            *row = lanes.load(from);
+        }
+        let (mut columns, mut looked_up, mut subsets) = ([[0; 16]; 16], [[0; 16]; 16], 0);
+        for (column, to) in lanes.transpose_words(rows).iter().zip(&mut columns) {
+            lanes.store(*column, to);
+        }
+        let table = lanes.table(self.1);
+        for (row, to) in rows.iter().zip(&mut looked_up) {
+            lanes.store(lanes.look_up(table, *row), to);
+        }
+        for row in 0..15 {
+            subsets |= u16::from(lanes.is_subset(rows[row], rows[row + 1])) << row;
+        }
+        let mut words = [0; 16];
+        lanes.store(lanes.load_bytes(self.1[64..128].try_into().unwrap()), &mut words);
+        (columns, looked_up, subsets, words)
+    }
+}
+
+#[test]
+fn words_in_rows_and_tables() {
+    let bytes: [u8; 256] = core::array::from_fn(|i| u8::try_from(i).unwrap().wrapping_mul(167));
+    let samples: Vec<Sixteen> = samples().flat_map(|(a, b)| [a, b]).collect();
+    let mut subsets = 0;
+    for rows in samples.chunks_exact(16) {
+        let mut rows: [Sixteen; 16] = rows.try_into().unwrap();
+        // Some rows hold the one before, one of them but for its last lane's highest bit.
+        rows[3] = core::array::from_fn(|lane| rows[3][lane] | rows[2][lane]);
+        rows[9] = core::array::from_fn(|lane| rows[9][lane] | rows[8][lane]);
+        rows[11] = rows[10];
+        (rows[10][15], rows[11][15]) = (rows[10][15] | 1 << 31, rows[11][15] & !(1 << 31));
+        let expected = Wide(&rows, &bytes).scalar();
+        subsets |= expected.2;
+        assert_eq!(expected.2 & 1 << 10, 0);
+        for backend in Backend::available() {
+            assert_eq!(backend.run(Wide(&rows, &bytes)), expected, "{backend:?}");
+        }
+    }
+    assert_eq!(subsets & (1 << 2 | 1 << 8), 1 << 2 | 1 << 8);
 }

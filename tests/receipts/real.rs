@@ -3,10 +3,12 @@
 use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::Decodable2718 as _;
 use alloy_consensus::proofs::calculate_receipt_root;
-use alloy_primitives::Log;
+use alloy_primitives::{B256, Log, b256};
+use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
 
 use crate::blocks::{self, RealBlock};
+use crate::constructed::slim;
 
 /// Alloy's reading of the block, whose root is checked by alloy too.
 fn by_alloy(block: &RealBlock) -> Vec<ReceiptEnvelope> {
@@ -38,6 +40,108 @@ fn check(block: &RealBlock, form: &str, receipts: &BlockReceipts) {
     }
     assert_eq!(logs.next(), None, "{name}");
 }
+
+/// `eth_getBlockReceipts`, as alloy writes receipts; without what has no place in them.
+pub(crate) fn json_of(receipts: &[ReceiptEnvelope]) -> serde_json::Value {
+    let receipts = receipts.iter().enumerate().map(|(index, receipt)| {
+        let mut json = serde_json::to_value(receipt).expect("JSON");
+        json["transactionIndex"] = format!("{index:#x}").into();
+        json
+    });
+    receipts.collect()
+}
+
+#[test]
+fn the_slim_form() {
+    for block in blocks::all() {
+        let receipts = by_alloy(&block);
+        let parts: Vec<_> = receipts
+            .iter()
+            .map(|receipt| {
+                (u8::from(receipt.tx_type()), receipt.as_receipt().expect("one"), &[][..])
+            })
+            .collect();
+        let receipts = BlockReceipts::from_slim_list(&slim(&parts)).expect("receipts");
+        check(&block, "the slim form", &receipts);
+    }
+}
+
+#[test]
+fn json() {
+    for block in blocks::all() {
+        let mut json = json_of(&by_alloy(&block));
+        let array = json.as_array_mut().expect("an array");
+        array.reverse();
+        let each: Vec<_> = array.iter().map(serde_json::Value::to_string).collect();
+        let receipts = BlockReceipts::from_json_each(&each).expect("receipts");
+        check(&block, "receipts one by one", &receipts);
+        for receipt in array {
+            receipt.as_object_mut().expect("an object").remove("logsBloom");
+        }
+        let receipts = BlockReceipts::from_json(&json.to_string()).expect("receipts");
+        check(&block, "JSON without filters", &receipts);
+    }
+}
+
+#[test]
+fn json_of_nodes() {
+    for block in blocks::corpus() {
+        let Some(json) = &block.json else { continue };
+        let receipts = BlockReceipts::from_json(json).expect("receipts");
+        check(&block, "a node's JSON", &receipts);
+        let mut log_index = 0;
+        assert_eq!(receipts.claims().len(), receipts.len());
+        for (claims, receipt) in receipts.claims().iter().zip(receipts.iter()) {
+            assert_eq!(claims.block_number, Some(block.header.number));
+            assert_eq!(claims.block_hash, Some(block.header.hash_slow()));
+            assert!(claims.transaction_hash.is_some());
+            assert_eq!(claims.log_indices.len(), receipt.logs.len());
+            for claimed in &claims.log_indices {
+                assert_eq!(*claimed, Some(log_index));
+                log_index += 1;
+            }
+        }
+    }
+}
+
+/// What the corpus is there for: a block whose filter is full, and blocks without receipts.
+#[test]
+fn odd_blocks() {
+    let blocks = blocks::corpus();
+    if blocks.is_empty() {
+        return;
+    }
+    let block = |number| {
+        let block = blocks.iter().find(|block| block.header.number == number);
+        block.expect("a block of the corpus")
+    };
+    let full = block(15_537_394);
+    assert!(full.header.logs_bloom.iter().all(|&byte| byte == 0xff));
+    assert_eq!(full.rlp.len(), 1_608_937);
+    for number in [1, 100, 19_840_104] {
+        let empty = block(number);
+        assert_eq!(empty.rlp, [0xc0]);
+        assert_eq!(empty.header.receipts_root, EMPTY_ROOT);
+        for receipts in [
+            BlockReceipts::from_rlp_list(&empty.rlp),
+            BlockReceipts::from_slim_list(&empty.rlp),
+            BlockReceipts::from_json("[]"),
+            BlockReceipts::from_encodings(&[[0_u8; 0]; 0]),
+        ] {
+            let receipts = receipts.expect("no receipts");
+            assert!(receipts.is_empty());
+            check(empty, "nothing", &receipts);
+            let verified = receipts.verify(EMPTY_ROOT, BloomView::from(&full.header.logs_bloom));
+            let verified = verified.expect("the root");
+            assert_eq!(verified.header_bloom(), BloomAgreement::Superset { extra_bits: 2048 });
+            assert_eq!(verified.proof(0), None);
+        }
+    }
+}
+
+/// Root of the trie without entries: Keccak-256 of the RLP of the empty string.
+const EMPTY_ROOT: B256 =
+    b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
 
 #[test]
 fn consensus_encodings() {

@@ -16,7 +16,7 @@ use crate::args::Range;
 use crate::btc::describe::Described;
 use crate::btc::prove::{difficulty, without_witness};
 use crate::btc::watch::{self, Item};
-use crate::output::{Page, Report, grouped, rate};
+use crate::output::{Exit, Page, Report, grouped, rate};
 
 const BLOCK: &str = include_str!("../../../fixtures/bitcoin/blocks/mainnet_757753.json");
 /// A wallet with a segwit address, an older one, and a coin that it received before. The null
@@ -57,7 +57,7 @@ pub(crate) fn run() -> anyhow::Result<Report> {
     let fixture: Value = serde_json::from_str(BLOCK)?;
     let raw = hex::decode(fixture["block"].as_str().context("the fixture holds a block")?)?;
     let session = play(&raw)?;
-    Ok(Report { page: session.page(), json: session.json(), payload: None, yes: true })
+    Ok(Report { page: session.page(), json: session.json(), payload: None, exit: Exit::Yes })
 }
 
 fn play(raw: &[u8]) -> anyhow::Result<Session> {

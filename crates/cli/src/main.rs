@@ -1,19 +1,25 @@
 //! The `chainsieve` command.
 //!
 //! Each command turns its arguments into a [`output::Report`]: the same facts as a table for
-//! people and as JSON for programs. Nothing else prints.
+//! people and as JSON for programs. Nothing else prints, but `eth scan` its candidates as it finds
+//! them.
 
 mod args;
 mod btc;
+mod calendar;
 mod demo;
+mod eth;
 mod input;
 mod output;
+mod progress;
 mod secret;
+mod source;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use args::eth::EthCommand;
 use args::{BtcCommand, Cli, Command, FilterCommand, ProveCommand};
 use output::Report;
 
@@ -31,7 +37,7 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    let result = run(&cli.command).and_then(|report| report.print(cli.json));
+    let result = run(&cli).and_then(|report| report.print(cli.json));
     match result {
         Ok(exit) => exit,
         Err(error) => {
@@ -42,8 +48,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> anyhow::Result<Report> {
-    match command {
+fn run(cli: &Cli) -> anyhow::Result<Report> {
+    match &cli.command {
         Command::Btc(BtcCommand::Filter(FilterCommand::New(args))) => btc::filter_new::run(args),
         Command::Btc(BtcCommand::Filter(FilterCommand::Inspect(args))) => {
             btc::filter_inspect::run(args)
@@ -51,6 +57,11 @@ fn run(command: &Command) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
+        Command::Eth(EthCommand::Audit(args)) => eth::audit::run(args),
+        Command::Eth(EthCommand::Scan(args)) => eth::scan::run(args, cli.json),
+        Command::Eth(EthCommand::Forecast(args)) => eth::forecast::run(args),
+        Command::Eth(EthCommand::Header(args)) => eth::header::run(args),
+        Command::Eth(EthCommand::Stats(args)) => eth::stats::run(args),
         Command::Demo => demo::run(),
     }
 }

@@ -15,8 +15,41 @@ pub(crate) struct Report {
     pub(crate) json: Value,
     /// What a pipe wants: hex, alone on standard output; the page then goes to standard error.
     pub(crate) payload: Option<String>,
-    /// Whether the answer is yes: exit code 0, else 1.
-    pub(crate) yes: bool,
+    pub(crate) exit: Exit,
+}
+
+/// How a command ends that did its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// 0.
+    Yes,
+    /// 1.
+    No,
+    /// 0, and the JSON is the last of many lines.
+    YesAfterLines,
+    /// 1, and the JSON is the last of many lines.
+    NoAfterLines,
+    /// 3: an answer is proven wrong.
+    Wrong,
+    /// 4: parts could not be decided.
+    Undecided,
+}
+
+impl From<bool> for Exit {
+    fn from(yes: bool) -> Self {
+        if yes { Self::Yes } else { Self::No }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Yes | Exit::YesAfterLines => Self::SUCCESS,
+            Exit::No | Exit::NoAfterLines => Self::FAILURE,
+            Exit::Wrong => Self::from(3),
+            Exit::Undecided => Self::from(4),
+        }
+    }
 }
 
 impl Report {
@@ -32,18 +65,45 @@ impl Report {
             // The payload is out: a page that nobody reads does not make it wrong.
             drop(stderr.write_all(page.as_bytes()));
         }
-        Ok(if self.yes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(self.exit.into())
     }
 
     fn write_stdout(&self, json: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         match &self.payload {
+            _ if json && matches!(self.exit, Exit::YesAfterLines | Exit::NoAfterLines) => {
+                writeln!(stdout, "{}", self.json)?;
+            }
             _ if json => writeln!(stdout, "{:#}", self.json)?,
             Some(payload) if payload.is_empty() => {}
             Some(payload) => writeln!(stdout, "{payload}")?,
             None => stdout.write_all(self.page.render(colours(&stdout)).as_bytes())?,
         }
         stdout.flush()
+    }
+}
+
+/// Lines that are printed while a command goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    /// Nobody reads any more.
+    closed: bool,
+}
+
+impl Lines {
+    /// Prints text that ends with a line break on standard output.
+    pub(crate) fn print(&mut self, text: &str) -> io::Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            printed => printed,
+        }
     }
 }
 
@@ -157,6 +217,20 @@ pub(crate) fn rate(rate: f64) -> String {
     }
 }
 
+/// `12.5 %`, `0.032 %`: a share of blocks, with two digits that say something.
+pub(crate) fn share(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent {
+        ..=0.0 => "0 %".into(),
+        ..0.0001 => "< 0.0001 %".into(),
+        ..0.001 => format!("{percent:.5} %"),
+        ..0.01 => format!("{percent:.4} %"),
+        ..0.1 => format!("{percent:.3} %"),
+        ..1.0 => format!("{percent:.2} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
 /// `36,000`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -178,7 +252,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{grouped, rate};
+    use super::{grouped, rate, share};
 
     #[test]
     fn numbers_for_people() {
@@ -189,5 +263,7 @@ mod tests {
         assert_eq!(rate(0.0001), "1 in 10,000");
         assert_eq!(rate(1.0), "100.0 %");
         assert_eq!(rate(0.0), "0");
+        let shares = [0.0, 1e-9, 0.000_012, 0.004_2, 0.125, 1.0].map(share);
+        assert_eq!(shares, ["0 %", "< 0.0001 %", "0.0012 %", "0.42 %", "12.5 %", "100.0 %"]);
     }
 }

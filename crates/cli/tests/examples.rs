@@ -8,12 +8,29 @@ use std::{env, fs};
 /// Each example with lines of its output.
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
+        "audit_logs",
+        &[
+            "the provider returns 17 logs",
+            "Wrong: 2 blocks checked",
+            "omitted, proven: log 53 of block 17686112",
+        ],
+    ),
+    (
         "filter_bank",
         &["peer 1 hears of 2 of 47 transactions", "peer 1001 hears of 47 of 47 transactions"],
     ),
     (
         "match_block",
         &["2 of 47 transactions matched", "    outpoint spent by input 2", "merkleblock 280 bytes"],
+    ),
+    (
+        "scan_headers",
+        &[
+            "7 headers, authentic up to block 22431086",
+            "block 22431082: no: proven",
+            "block 22431083: perhaps",
+            "topic 0 alone: 100 % of blocks, which selects nothing",
+        ],
     ),
     (
         "verify_merkleblock",
@@ -28,6 +45,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "3 transactions proven to be in block 000000000000011f9791dcfdfe0e402b79a165a3b781bafcc918b6f2166d577c; height 150013, 8 confirmations; not proven: that no others were left out, and that the block has 47 as claimed",
         ],
     ),
+    ("watch_header", &["block 17686111: 678 of 10000 watches perhaps", "customer 7: 1 transfers"]),
     (
         "wallet_filter",
         &["filterload 259 bytes", "filteradd 14abababababababababababababababababababab"],

@@ -16,7 +16,7 @@
 //! | unknown field | ignored | error | by [`Semantics`] |
 //! | field in other case, `fromblock` | taken for the field | error | error |
 //! | field twice | the last one counts | error | error |
-//! | prefix of addresses, topics, hashes | `0x` or `0X` | `0x` or none | by [`Semantics`] |
+//! | addresses, topics, hashes without `0x` or `0X` | error | taken | by [`Semantics`] |
 //! | addresses, topics, hashes as lists of 20 or 32 numbers | error | taken | error |
 //! | `"Latest"`, `"0x00a"` | error | taken | by [`Semantics`] |
 //! | `"0x+a"` | error | taken | error |

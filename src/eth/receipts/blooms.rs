@@ -92,7 +92,8 @@ impl<'a> Distinct<'a> {
     }
 
     fn index_of(&mut self, value: &'a [u8]) -> u32 {
-        let slot = &mut self.slots[(mix(value) >> self.shift) as usize];
+        let slot = usize::try_from(mix(value) >> self.shift).expect("at most 16 bits");
+        let slot = &mut self.slots[slot];
         if let Some(index) = slot.checked_sub(1)
             && self.values[index as usize] == value
         {

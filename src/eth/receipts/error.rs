@@ -44,8 +44,8 @@ pub enum ReceiptsError {
     /// line and column.
     #[error("{0}")]
     Json(String),
-    /// The index of a transaction is not below the number of receipts, so that one is missing.
-    #[error("transactionIndex {transaction_index} among {receipts} receipts")]
+    /// No receipt has this index, though there are enough receipts for it.
+    #[error("transactionIndex {transaction_index} is missing among {receipts} receipts")]
     Missing {
         /// The index.
         transaction_index: u64,

@@ -185,6 +185,8 @@ impl FromObject for JsonLog {
     }
 }
 
+/// A field is there, or `null`, or neither.
+#[expect(clippy::option_option, reason = "null must not hide that a field is there twice")]
 fn read_field<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     object: &mut A,
     name: &str,

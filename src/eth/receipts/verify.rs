@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use alloy_primitives::{B256, Log};
+use alloy_primitives::{B256, Bytes, Log};
 use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, root::adjust_index_for_rlp};
 
 use super::blooms::Blooms;
@@ -70,6 +70,20 @@ impl BlockReceipts {
     ///
     /// # Errors
     /// [`VerifyError`]: another root, or not enough to compute it.
+    ///
+    /// # Examples
+    /// Block 19,840,104 of mainnet, which has no transactions:
+    /// ```
+    /// use chainsieve::alloy_primitives::{Bloom, b256};
+    /// use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
+    ///
+    /// let root = b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
+    /// let receipts = BlockReceipts::from_json("[]")?;
+    /// let verified = receipts.verify(root, (&Bloom::ZERO).into())?;
+    /// assert_eq!(verified.header_bloom(), BloomAgreement::Exact);
+    /// assert_eq!(verified.logs().count(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn verify<'a>(
         &'a self,
         receipts_root: B256,
@@ -97,6 +111,25 @@ impl BlockReceipts {
         let mut trie = HashBuilder::default();
         self.add_leaves(blooms, &mut trie);
         if self.is_empty() { EMPTY_ROOT_HASH } else { trie.root() }
+    }
+
+    /// The consensus encoding of every receipt, in order: what others need to verify them, read by
+    /// [`from_encodings`](Self::from_encodings). Made from the fields where they came in another
+    /// form.
+    ///
+    /// None if a receipt has neither status nor post-state.
+    pub fn encodings(&self) -> Option<Vec<Bytes>> {
+        if self.iter().any(|receipt| receipt.outcome == Outcome::Unknown) {
+            return None;
+        }
+        let blooms = Blooms::of(Backend::best(), self);
+        let mut scratch = Vec::new();
+        let entries = self.entries.iter().enumerate();
+        let encodings = entries.map(|(index, entry)| {
+            let bloom = || blooms.of_receipt(index);
+            Bytes::copy_from_slice(self.encoding(entry, bloom, &mut scratch))
+        });
+        Some(encodings.collect())
     }
 
     /// Adds every receipt in the order of the keys.

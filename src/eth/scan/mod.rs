@@ -15,7 +15,11 @@
 
 mod query_set;
 mod ranges;
+mod rows;
 mod scanner;
+mod slices;
+#[cfg(test)]
+mod tests;
 mod watch_list;
 
 use alloc::vec::Vec;

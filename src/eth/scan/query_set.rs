@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::ranges::Ranges;
+use super::scanner::Scanner;
+use super::slices::{Select, TILE, Task, Tile, ValueColumns, columns_of, for_each, range_mask};
 use crate::eth::bloom::BYTES;
 use crate::eth::log_query::CompiledQuery;
 use crate::simd::Backend;
@@ -63,9 +65,33 @@ pub struct QuerySet {
 #[derive(Debug, Clone)]
 struct Member {
     query: CompiledQuery,
+    /// Where the query's values stand once filters are turned, the shortest clause first.
+    clauses: Vec<Vec<ValueColumns>>,
     from_block: u64,
     /// Scanned blocks from `from_block` on that the query was not answered for.
     missing: Ranges,
+}
+
+/// A query and places in a chunk that it has yet to be answered for.
+#[derive(Debug, Clone)]
+struct Due {
+    stretch: Range<usize>,
+    number: u32,
+}
+
+/// Up to so many queries are scanned one by one: turning filters for them costs more.
+const FEW: usize = 2;
+
+/// The clauses of a query, the shortest first. One without values, which filters meet that say
+/// nothing, stands as clauses that need every bit.
+fn clauses_in_columns(query: &CompiledQuery) -> Vec<Vec<ValueColumns>> {
+    if query.clauses().iter().any(Vec::is_empty) {
+        let every = (0..2046).step_by(3).map(|bit| [bit, bit + 1, bit + 2]);
+        return every.chain([[2045, 2046, 2047]]).map(|bits| columns_of(&[bits])).collect();
+    }
+    let mut clauses: Vec<_> = query.clauses().iter().map(|values| columns_of(values)).collect();
+    clauses.sort_by_key(Vec::len);
+    clauses
 }
 
 impl QuerySet {
@@ -78,7 +104,8 @@ impl QuerySet {
     pub fn insert(&mut self, query: CompiledQuery, from_block: u64) -> QueryId {
         let id = u32::try_from(self.queries.len()).expect("fewer than 2^32 queries");
         let missing = self.scanned.intersection(&(from_block..u64::MAX));
-        self.queries.push(Member { query, from_block, missing });
+        let clauses = clauses_in_columns(&query);
+        self.queries.push(Member { query, clauses, from_block, missing });
         QueryId(id)
     }
 
@@ -104,20 +131,83 @@ impl QuerySet {
         let count = u64::try_from(blooms.len()).ok();
         let end = count.and_then(|count| first_block.checked_add(count));
         let chunk = first_block..end.expect("block numbers below u64::MAX");
-        let fresh = self.scanned.gaps(&chunk);
-        let mut hits = Hits::default();
-        for (block, bloom) in chunk.clone().zip(blooms) {
-            let is_in = |ranges: &Ranges| !ranges.intersection(&(block..block + 1)).is_empty();
-            let is_new = is_in(&fresh);
-            for (id, member) in (0..).zip(&self.queries) {
-                let due = (is_new && block >= member.from_block) || is_in(&member.missing);
-                if due && member.query.answer(bloom).is_candidate() {
-                    hits.push(block, QueryId(id));
-                }
-            }
-        }
+        let due = self.due(&chunk);
+        let hits = if due.len() <= FEW {
+            self.scan_each(first_block, blooms, &due)
+        } else {
+            self.scan_together(first_block, blooms, &due)
+        };
         self.scanned.insert(chunk.clone());
         self.queries.iter_mut().for_each(|member| member.missing.remove(&chunk));
+        hits
+    }
+
+    /// What each query is to be answered for, in the order of the queries.
+    fn due(&self, chunk: &Range<u64>) -> Vec<Due> {
+        let fresh = self.scanned.gaps(chunk);
+        let place = |block: u64| usize::try_from(block - chunk.start).expect("within a slice");
+        let mut due = Vec::new();
+        for (number, member) in (0..).zip(&self.queries) {
+            let fresh =
+                fresh.as_slice().iter().map(|range| range.start.max(member.from_block)..range.end);
+            let missing = member
+                .missing
+                .as_slice()
+                .iter()
+                .map(|range| range.start.max(chunk.start)..range.end.min(chunk.end));
+            let stretches = fresh.chain(missing).filter(|stretch| !stretch.is_empty());
+            due.extend(
+                stretches.map(|stretch| Due {
+                    stretch: place(stretch.start)..place(stretch.end),
+                    number,
+                }),
+            );
+        }
+        due
+    }
+
+    /// One query after the other.
+    fn scan_each(&self, first_block: u64, blooms: &[[u8; BYTES]], due: &[Due]) -> Hits {
+        let mut tile = Tile::default();
+        let mut pairs: Vec<(usize, u32)> = Vec::new();
+        for Due { stretch, number } in due {
+            let blooms = &blooms[stretch.clone()];
+            let query = &self.queries[*number as usize].query;
+            let scanner = Scanner::ordered_by(self.backend, query, blooms);
+            let mut found = Vec::new();
+            scanner.scan(blooms, stretch.start, &mut tile, &mut found);
+            pairs.extend(found.iter().map(|&place| (place, *number)));
+        }
+        pairs.sort_unstable();
+        let mut hits = Hits::default();
+        for (place, number) in pairs {
+            hits.push(first_block + place as u64, QueryId(number));
+        }
+        hits
+    }
+
+    /// All queries for 512 blocks, then for the next.
+    fn scan_together(&self, first_block: u64, blooms: &[[u8; BYTES]], due: &[Due]) -> Hits {
+        let mut tile = Tile::default();
+        let mut hits = Hits::default();
+        let mut found = Found::default();
+        for (number, blooms) in blooms.chunks(TILE).enumerate() {
+            let start = number * TILE;
+            let end = start + blooms.len();
+            let columns = tile.turn(self.backend, blooms);
+            let whole = range_mask(0, blooms.len());
+            let here = due.iter().filter(|due| due.stretch.start < end && due.stretch.end > start);
+            let tasks = here.map(|due| {
+                let stretch = due.stretch.start.max(start)..due.stretch.end.min(end);
+                let part = || range_mask(stretch.start - start, stretch.end - start);
+                let mask = if stretch.len() == blooms.len() { whole } else { part() };
+                let clauses = &self.queries[due.number as usize].clauses;
+                (due.number, Task { clauses, mask })
+            });
+            let see = |query, mask: &_| found.add(query, mask);
+            self.backend.run(Select { columns, tasks, see });
+            found.drain_to(first_block + start as u64, &mut hits);
+        }
         hits
     }
 
@@ -142,6 +232,46 @@ impl QuerySet {
         let gone = block..u64::MAX;
         self.scanned.remove(&gone);
         self.queries.iter_mut().for_each(|member| member.missing.remove(&gone));
+    }
+}
+
+/// Hits of 512 blocks, found query by query.
+#[derive(Debug, Default)]
+struct Found {
+    /// Block and query.
+    pairs: Vec<(u16, u32)>,
+}
+
+impl Found {
+    fn add(&mut self, query: u32, blocks: &[u32; 16]) {
+        for_each(blocks, |block| {
+            self.pairs.push((u16::try_from(block).expect("below 512"), query));
+        });
+    }
+
+    /// Moves all to `hits`, in the order of the blocks.
+    fn drain_to(&mut self, first_block: u64, hits: &mut Hits) {
+        if self.pairs.is_empty() {
+            return;
+        }
+        // One pass to count, one to place.
+        let mut ends = [0_usize; TILE];
+        self.pairs.iter().for_each(|(block, _)| ends[usize::from(*block)] += 1);
+        let mut start = hits.ids.len();
+        for (place, count) in (0..).zip(&mut ends) {
+            let end = start + *count;
+            if *count > 0 {
+                hits.blocks.push(first_block + place);
+                hits.ends.push(end);
+            }
+            (*count, start) = (start, end);
+        }
+        hits.ids.resize(start, QueryId(0));
+        for (block, query) in self.pairs.drain(..) {
+            let place = &mut ends[usize::from(block)];
+            hits.ids[*place] = QueryId(query);
+            *place += 1;
+        }
     }
 }
 

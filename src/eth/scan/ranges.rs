@@ -8,10 +8,6 @@ use core::ops::Range;
 pub(super) struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(super) fn as_slice(&self) -> &[Range<u64>] {
         &self.0
     }
@@ -99,7 +95,6 @@ mod tests {
                     slice.iter().cloned().flatten().collect()
                 };
                 assert_eq!(numbers(&ranges), plain);
-                assert_eq!(ranges.is_empty(), plain.is_empty());
                 let start = below(40);
                 let within = start..start + below(20);
                 let (inside, outside) = within.clone().partition(|block| plain.contains(block));

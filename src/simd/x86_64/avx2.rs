@@ -4,13 +4,13 @@
 #![expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
 
 use core::arch::x86_64::{
-    __m256i, _mm256_add_epi32, _mm256_and_si256, _mm256_blend_epi32, _mm256_blendv_epi8,
-    _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_i32gather_epi32, _mm256_loadu_si256,
-    _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32, _mm256_mullo_epi32,
-    _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_shuffle_epi8, _mm256_shuffle_epi32,
-    _mm256_sllv_epi32, _mm256_srlv_epi32, _mm256_storeu_si256, _mm256_sub_epi32,
-    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
-    _mm256_xor_si256,
+    __m256i, _mm256_add_epi32, _mm256_and_si256, _mm256_andnot_si256, _mm256_blend_epi32,
+    _mm256_blendv_epi8, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_i32gather_epi32,
+    _mm256_loadu_si256, _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32, _mm256_mullo_epi32,
+    _mm256_or_si256, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32, _mm256_set1_epi32,
+    _mm256_shuffle_epi8, _mm256_shuffle_epi32, _mm256_sllv_epi32, _mm256_srlv_epi32,
+    _mm256_storeu_si256, _mm256_sub_epi32, _mm256_testz_si256, _mm256_unpackhi_epi32,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 use super::{cpu_has, last_offset};
@@ -115,6 +115,45 @@ impl Avx2 {
         // The permutation reads three bits of each index.
         let lanes = op!(_mm256_srlv_epi32(lanes, places));
         self.store_half(op!(_mm256_permutevar8x32_epi32(value, lanes)), to);
+    }
+}
+
+impl Avx2 {
+    /// Within each half, lane `i` of result `j` is lane `j` of `rows[i]`; of register `HALF` of
+    /// each row.
+    #[inline(always)]
+    fn transpose_halves<const HALF: usize>(self, rows: [<Self as Lanes>::V; 4]) -> [__m256i; 4] {
+        let low = [
+            op!(_mm256_unpacklo_epi32(rows[0][HALF], rows[1][HALF])),
+            op!(_mm256_unpacklo_epi32(rows[2][HALF], rows[3][HALF])),
+        ];
+        let high = [
+            op!(_mm256_unpackhi_epi32(rows[0][HALF], rows[1][HALF])),
+            op!(_mm256_unpackhi_epi32(rows[2][HALF], rows[3][HALF])),
+        ];
+        [
+            op!(_mm256_unpacklo_epi64(low[0], low[1])),
+            op!(_mm256_unpackhi_epi64(low[0], low[1])),
+            op!(_mm256_unpacklo_epi64(high[0], high[1])),
+            op!(_mm256_unpackhi_epi64(high[0], high[1])),
+        ]
+    }
+
+    /// Lane `i` of result `j` is lane `j` of register `HALF` of `rows[i]`.
+    #[inline(always)]
+    fn transpose_block<const HALF: usize>(self, rows: [<Self as Lanes>::V; 8]) -> [__m256i; 8] {
+        let a = self.transpose_halves::<HALF>([rows[0], rows[1], rows[2], rows[3]]);
+        let b = self.transpose_halves::<HALF>([rows[4], rows[5], rows[6], rows[7]]);
+        [
+            op!(_mm256_permute2x128_si256::<0x20>(a[0], b[0])),
+            op!(_mm256_permute2x128_si256::<0x20>(a[1], b[1])),
+            op!(_mm256_permute2x128_si256::<0x20>(a[2], b[2])),
+            op!(_mm256_permute2x128_si256::<0x20>(a[3], b[3])),
+            op!(_mm256_permute2x128_si256::<0x31>(a[0], b[0])),
+            op!(_mm256_permute2x128_si256::<0x31>(a[1], b[1])),
+            op!(_mm256_permute2x128_si256::<0x31>(a[2], b[2])),
+            op!(_mm256_permute2x128_si256::<0x31>(a[3], b[3])),
+        ]
     }
 }
 
@@ -275,5 +314,66 @@ impl Lanes for Avx2 {
         self.compress_half(mask, value[0], half_mut(to, 0));
         let low = (mask & 0xff).count_ones() as usize;
         self.compress_half(mask >> 8, value[1], half_mut(to, low));
+    }
+
+    type Table<'a> = &'a [u8; 256];
+
+    #[inline(always)]
+    fn load_bytes(self, from: &[u8; 64]) -> Self::V {
+        let [low, high] = from.as_chunks::<32>().0 else { unreachable!("twice 32 is 64") };
+        // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+        let low = unsafe { _mm256_loadu_si256(low.as_ptr().cast()) };
+        // SAFETY: the same.
+        let high = unsafe { _mm256_loadu_si256(high.as_ptr().cast()) };
+        [low, high]
+    }
+
+    #[inline(always)]
+    fn or(self, a: Self::V, b: Self::V) -> Self::V {
+        both!(_mm256_or_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn is_subset(self, a: Self::V, of: Self::V) -> bool {
+        let missing = both!(_mm256_andnot_si256(of, a));
+        let missing = op!(_mm256_or_si256(missing[0], missing[1]));
+        op!(_mm256_testz_si256(missing, missing)) == 1
+    }
+
+    #[inline(always)]
+    fn transpose_words(self, rows: [Self::V; 16]) -> [Self::V; 16] {
+        // Four blocks of eight times eight; the two off the diagonal change places.
+        let upper = [rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7]];
+        let lower = [rows[8], rows[9], rows[10], rows[11], rows[12], rows[13], rows[14], rows[15]];
+        let (a, b) = (self.transpose_block::<0>(upper), self.transpose_block::<0>(lower));
+        let (c, d) = (self.transpose_block::<1>(upper), self.transpose_block::<1>(lower));
+        [
+            [a[0], b[0]],
+            [a[1], b[1]],
+            [a[2], b[2]],
+            [a[3], b[3]],
+            [a[4], b[4]],
+            [a[5], b[5]],
+            [a[6], b[6]],
+            [a[7], b[7]],
+            [c[0], d[0]],
+            [c[1], d[1]],
+            [c[2], d[2]],
+            [c[3], d[3]],
+            [c[4], d[4]],
+            [c[5], d[5]],
+            [c[6], d[6]],
+            [c[7], d[7]],
+        ]
+    }
+
+    #[inline(always)]
+    fn table(self, bytes: &[u8; 256]) -> &[u8; 256] {
+        bytes
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 256], index: Self::V) -> Self::V {
+        self.gather(table, self.shl::<2>(self.and(index, self.splat(63))))
     }
 }

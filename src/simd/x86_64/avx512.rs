@@ -3,10 +3,11 @@
 #![expect(unsafe_code, reason = "CPU intrinsics")]
 
 use core::arch::x86_64::{
-    __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_i32gather_epi32, _mm512_loadu_si512,
-    _mm512_mask_blend_epi32, _mm512_maskz_compress_epi32, _mm512_min_epu32, _mm512_mul_epu32,
-    _mm512_mullo_epi32, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_epi8,
-    _mm512_shuffle_epi32, _mm512_sllv_epi32, _mm512_srlv_epi32, _mm512_storeu_si512,
+    __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_andnot_si512, _mm512_i32gather_epi32,
+    _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_maskz_compress_epi32, _mm512_min_epu32,
+    _mm512_mul_epu32, _mm512_mullo_epi32, _mm512_or_si512, _mm512_permutex2var_epi32,
+    _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_epi8, _mm512_shuffle_epi32,
+    _mm512_shuffle_i32x4, _mm512_sllv_epi32, _mm512_srlv_epi32, _mm512_storeu_si512,
     _mm512_sub_epi32, _mm512_test_epi32_mask, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
     _mm512_unpacklo_epi32, _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
@@ -42,6 +43,46 @@ impl Avx512 {
             kernel.vector(lanes)
         }
         op!(with_features(self, kernel))
+    }
+}
+
+impl Avx512 {
+    /// Within each quarter, lane `i` of result `j` is lane `j` of `rows[i]`.
+    #[inline(always)]
+    fn transpose_quarters(self, rows: [__m512i; 4]) -> [__m512i; 4] {
+        let low = [
+            op!(_mm512_unpacklo_epi32(rows[0], rows[1])),
+            op!(_mm512_unpacklo_epi32(rows[2], rows[3])),
+        ];
+        let high = [
+            op!(_mm512_unpackhi_epi32(rows[0], rows[1])),
+            op!(_mm512_unpackhi_epi32(rows[2], rows[3])),
+        ];
+        [
+            op!(_mm512_unpacklo_epi64(low[0], low[1])),
+            op!(_mm512_unpackhi_epi64(low[0], low[1])),
+            op!(_mm512_unpacklo_epi64(high[0], high[1])),
+            op!(_mm512_unpackhi_epi64(high[0], high[1])),
+        ]
+    }
+
+    /// Quarter `i` of result `j` is quarter `j` of `rows[i]`.
+    #[inline(always)]
+    fn gather_quarters(self, rows: [__m512i; 4]) -> [__m512i; 4] {
+        let low = [
+            op!(_mm512_shuffle_i32x4::<0b01_00_01_00>(rows[0], rows[1])),
+            op!(_mm512_shuffle_i32x4::<0b01_00_01_00>(rows[2], rows[3])),
+        ];
+        let high = [
+            op!(_mm512_shuffle_i32x4::<0b11_10_11_10>(rows[0], rows[1])),
+            op!(_mm512_shuffle_i32x4::<0b11_10_11_10>(rows[2], rows[3])),
+        ];
+        [
+            op!(_mm512_shuffle_i32x4::<0b10_00_10_00>(low[0], low[1])),
+            op!(_mm512_shuffle_i32x4::<0b11_01_11_01>(low[0], low[1])),
+            op!(_mm512_shuffle_i32x4::<0b10_00_10_00>(high[0], high[1])),
+            op!(_mm512_shuffle_i32x4::<0b11_01_11_01>(high[0], high[1])),
+        ]
     }
 }
 
@@ -151,21 +192,7 @@ impl Lanes for Avx512 {
             // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
             unsafe { _mm512_loadu_si512(column.as_ptr().cast()) }
         };
-        let columns = [load(0), load(1), load(2), load(3)];
-        let low = [
-            op!(_mm512_unpacklo_epi32(columns[0], columns[1])),
-            op!(_mm512_unpacklo_epi32(columns[2], columns[3])),
-        ];
-        let high = [
-            op!(_mm512_unpackhi_epi32(columns[0], columns[1])),
-            op!(_mm512_unpackhi_epi32(columns[2], columns[3])),
-        ];
-        [
-            op!(_mm512_unpacklo_epi64(low[0], low[1])),
-            op!(_mm512_unpackhi_epi64(low[0], low[1])),
-            op!(_mm512_unpacklo_epi64(high[0], high[1])),
-            op!(_mm512_unpackhi_epi64(high[0], high[1])),
-        ]
+        self.transpose_quarters([load(0), load(1), load(2), load(3)])
     }
 
     #[inline(always)]
@@ -182,5 +209,63 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn compress(self, mask: u16, value: __m512i, to: &mut [u32; 16]) {
         self.store(op!(_mm512_maskz_compress_epi32(mask, value)), to);
+    }
+
+    type Table<'a> = [__m512i; 4];
+
+    #[inline(always)]
+    fn load_bytes(self, from: &[u8; 64]) -> __m512i {
+        // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+        unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_or_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn is_subset(self, a: __m512i, of: __m512i) -> bool {
+        let missing = op!(_mm512_andnot_si512(of, a));
+        op!(_mm512_test_epi32_mask(missing, missing)) == 0
+    }
+
+    #[inline(always)]
+    fn transpose_words(self, rows: [__m512i; 16]) -> [__m512i; 16] {
+        // Lanes within 128 bits of four rows each, then the quarters of all.
+        let [q0, q1, q2, q3] = [
+            self.transpose_quarters([rows[0], rows[1], rows[2], rows[3]]),
+            self.transpose_quarters([rows[4], rows[5], rows[6], rows[7]]),
+            self.transpose_quarters([rows[8], rows[9], rows[10], rows[11]]),
+            self.transpose_quarters([rows[12], rows[13], rows[14], rows[15]]),
+        ];
+        let c0 = self.gather_quarters([q0[0], q1[0], q2[0], q3[0]]);
+        let c1 = self.gather_quarters([q0[1], q1[1], q2[1], q3[1]]);
+        let c2 = self.gather_quarters([q0[2], q1[2], q2[2], q3[2]]);
+        let c3 = self.gather_quarters([q0[3], q1[3], q2[3], q3[3]]);
+        [
+            c0[0], c1[0], c2[0], c3[0], c0[1], c1[1], c2[1], c3[1], c0[2], c1[2], c2[2], c3[2],
+            c0[3], c1[3], c2[3], c3[3],
+        ]
+    }
+
+    #[inline(always)]
+    fn table(self, bytes: &[u8; 256]) -> [__m512i; 4] {
+        let (quarters, _) = bytes.as_chunks::<64>();
+        [
+            self.load_bytes(&quarters[0]),
+            self.load_bytes(&quarters[1]),
+            self.load_bytes(&quarters[2]),
+            self.load_bytes(&quarters[3]),
+        ]
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: [__m512i; 4], index: __m512i) -> __m512i {
+        // The permutation reads five bits of each index, the sixth chooses the half.
+        let low = op!(_mm512_permutex2var_epi32(table[0], index, table[1]));
+        let high = op!(_mm512_permutex2var_epi32(table[2], index, table[3]));
+        let half = op!(_mm512_test_epi32_mask(index, self.splat(32)));
+        self.select(half, high, low)
     }
 }

@@ -1,5 +1,6 @@
 //! The command line: what `--help` says and what each command takes.
 
+pub(crate) mod eth;
 mod filter;
 mod matching;
 mod prove;
@@ -43,6 +44,9 @@ pub(crate) enum Command {
     /// Bitcoin: BIP37 filters, matches and merkle blocks
     #[command(subcommand)]
     Btc(BtcCommand),
+    /// Ethereum: headers and the filters of their logs, queries, audits of answers
+    #[command(subcommand)]
+    Eth(eth::EthCommand),
     /// A wallet and a node on a real block, without a network: who matched, why, what is proven
     #[command(after_help = DEMO_HELP)]
     Demo,

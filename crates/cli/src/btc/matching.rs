@@ -68,7 +68,7 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
     };
     page.line(format!("{} matched; {changed}", count(matched, "transaction")));
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, yes: matched > 0 })
+    Ok(Report { page, json, payload: None, exit: (matched > 0).into() })
 }
 
 fn what(contents: Contents) -> &'static str {

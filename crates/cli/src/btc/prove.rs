@@ -100,7 +100,7 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
     ));
     page.warnings(&warnings);
     let shown = if args.out.is_some() { String::new() } else { payload };
-    Ok(Report { page, json, payload: Some(shown), yes })
+    Ok(Report { page, json, payload: Some(shown), exit: yes.into() })
 }
 
 /// The transactions asked for by id, in the order of the block.
@@ -242,7 +242,7 @@ impl Verdict<'_> {
         }
         page.warnings(&self.warnings);
         let yes = proof.is_some() && strangers.is_empty();
-        Report { page, json, payload: None, yes }
+        Report { page, json, payload: None, exit: yes.into() }
     }
 
     fn proven(&self, proof: &Proof) -> Vec<String> {

@@ -1,0 +1,133 @@
+//! `eth audit` and `eth verify-certificate`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::headers::{HeaderFormat, formats_help};
+use super::query::{Hash, QueryArgs};
+
+/// How these commands end, which is not how the others do.
+macro_rules! exit_help {
+    () => {
+        "\
+Exit codes: 0 complete: exactly the logs of the blocks that the query wants, proven
+            3 wrong: a log omitted, forged, or not as the chain has it, proven
+            4 parts could not be decided: which and why is said
+            1 the input is not good: unreadable, or not what it should be
+            2 the command line makes no sense"
+    };
+}
+macro_rules! receipts_help {
+    () => {
+        "\
+Receipts of a block are all or none. They come from files of one block in RLP (as of eth/68, or the
+slim form of eth/69), from replies of eth_getBlockReceipts, debug_getRawReceipts or of
+eth_getTransactionReceipt for each transaction, from era1 and ere archives, and from folders: those
+of their files that have \"receipts\" in their name, and archives. Anyone may give them, the header
+says whether they are the block's."
+    };
+}
+
+const AUDIT_HELP: &str = concat!(
+    exit_help!(),
+    "
+
+",
+    formats_help!(),
+    "
+
+",
+    receipts_help!(),
+    "
+
+A hash authenticates its block and all before it. So trust the hash of a block at the end of the
+range or behind it (finalised, from your own node or a light client), and give the headers up to it.
+The chain's profile is your word too: no header says which chain it is of, or whether its filters
+are sound. What is found speaks of these logs, not of who sent them: replies are not signed.
+
+JSON: status (complete | wrong | undecided), first, last, anchored_to (null: nothing is authentic),
+blocks{all, examined, absent_by_bloom, checked_by_receipts, undecidable}, examined[{number, hash,
+verdict}], undecided[{number, why}] (1,000 at the most), findings[{kind, block, grounds (answer |
+anchored | unanchored), proof (whether it proves the answer wrong), at (index of the log in the
+answer, or null), log, ..., receipt_proof{transactionIndex, nodes[]}}], wanted[{number, hash}]
+(blocks whose receipts are missing), logs (how many were answered), digest, transaction_hashes_
+unbound, query, semantics, chain, certificate (the file), warnings[]."
+);
+
+/// Whether an answer of eth_getLogs is complete and true.
+#[derive(Debug, Args)]
+#[command(after_help = AUDIT_HELP)]
+pub(crate) struct AuditArgs {
+    /// The headers of the blocks, in order, up to an anchor: files, - for standard input, or hex
+    #[arg(value_name = "HEADERS", required = true)]
+    pub(crate) headers: Vec<String>,
+    /// What the headers are written in
+    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
+    pub(crate) format: HeaderFormat,
+    /// The logs answered: replies of eth_getLogs, lists, or a log a line; may be given again
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) logs: Vec<String>,
+    /// Receipts of blocks: a file, a folder, an archive; may be given again
+    #[arg(long, value_name = "PATH")]
+    pub(crate) receipts: Vec<PathBuf>,
+    /// era1 or ere archives whose transactions show the transaction hashes in the answer
+    #[arg(long, value_name = "FILE")]
+    pub(crate) transactions: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Write the certificate, for others to verify
+    #[arg(long, value_name = "FILE")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Write the blocks whose receipts are missing: number and hash, one a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) wanted: Option<PathBuf>,
+}
+
+/// What is taken for true without proof.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What you trust")]
+pub(crate) struct TrustArgs {
+    /// The hash of a block that you trust to be on the chain; may be given again
+    #[arg(long, value_name = "HASH")]
+    pub(crate) anchor: Vec<Hash>,
+    /// The chain, by name or id: says what its headers commit to
+    #[arg(long, value_name = "CHAIN", required_unless_present = "assume_bloom")]
+    pub(crate) chain: Option<String>,
+    /// For another chain: what its filters are
+    #[arg(long, value_enum, value_name = "SOUNDNESS", conflicts_with = "chain")]
+    pub(crate) assume_bloom: Option<Soundness>,
+    /// For another chain: what its receipts are
+    #[arg(
+        long,
+        value_enum,
+        value_name = "SCOPE",
+        requires = "assume_bloom",
+        default_value_t = Scope::NotEveryLog
+    )]
+    pub(crate) assume_receipts: Scope,
+}
+
+/// `--assume-bloom`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Soundness {
+    /// The bits of the block's logs and no other
+    Exact,
+    /// The bits of the block's logs, and perhaps others
+    Superset,
+    /// None, or a constant
+    Absent,
+    /// They may lack bits of a log
+    Unsound,
+}
+
+/// `--assume-receipts`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    /// Every log that nodes return is in a receipt
+    EveryLog,
+    /// Nodes return logs that are in no receipt
+    NotEveryLog,
+}

@@ -1,0 +1,27 @@
+//! `eth …`.
+
+mod audit;
+mod headers;
+pub(crate) mod query;
+mod scan;
+
+use clap::Subcommand;
+
+pub(crate) use audit::{AuditArgs, Scope, Soundness, TrustArgs};
+pub(crate) use headers::{Buckets, HeaderArgs, HeaderFormat, StatsArgs};
+pub(crate) use query::QueryArgs;
+pub(crate) use scan::{ForecastArgs, LinkedHeaders, ScanArgs};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EthCommand {
+    /// Whether an answer of eth_getLogs is complete and true
+    Audit(Box<AuditArgs>),
+    /// Find the blocks that may have logs of a query
+    Scan(Box<ScanArgs>),
+    /// What a query will cost, before anything is fetched
+    Forecast(Box<ForecastArgs>),
+    /// Decode headers: hash, layout, every field, how full the filter of logs is
+    Header(HeaderArgs),
+    /// How full the filters of a chain are, and what that costs a query
+    Stats(StatsArgs),
+}

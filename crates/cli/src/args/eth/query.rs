@@ -1,0 +1,164 @@
+//! The query of `eth scan`, `forecast`, `audit` and `verify-certificate`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use chainsieve::alloy_primitives::{Address, B256};
+use chainsieve::eth::log_query;
+use clap::{Args, ValueEnum};
+
+/// Which logs are meant, as flags or as the object that `eth_getLogs` takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Which logs")]
+pub(crate) struct QueryArgs {
+    /// Logs of this contract; may be given again, @FILE names a file with one a line
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) address: Vec<String>,
+    /// Logs of this event, as Transfer(address,address,uint256); may be given again
+    #[arg(long, value_name = "SIGNATURE")]
+    pub(crate) event: Vec<String>,
+    /// Logs with this topic first: 32 bytes, address:0x… for an address padded to them, any, or
+    /// @FILE; may be given again. An event's signature is the first topic
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) topic0: Vec<String>,
+    /// Logs with this topic second, the first indexed argument of an event
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) topic1: Vec<String>,
+    /// Logs with this topic third
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) topic2: Vec<String>,
+    /// Logs with this topic fourth
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) topic3: Vec<String>,
+    /// The object that eth_getLogs takes, in a file or - for standard input
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["address", "event", "topic0", "topic1", "topic2", "topic3"]
+    )]
+    pub(crate) query: Option<PathBuf>,
+    /// From this block on [default: the first header, or what --query says]
+    #[arg(long, value_name = "BLOCK", value_parser = block_number)]
+    pub(crate) from: Option<u64>,
+    /// Up to and with this block [default: the last header, or what --query says]
+    #[arg(long, value_name = "BLOCK", value_parser = block_number)]
+    pub(crate) to: Option<u64>,
+    /// Whose rules hold where nodes differ: topics [A, null] want two topics of geth's logs, one
+    /// of alloy's
+    #[arg(long, value_enum, default_value_t = Semantics::Geth)]
+    pub(crate) semantics: Semantics,
+}
+
+/// `--semantics`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Semantics {
+    /// go-ethereum
+    Geth,
+    /// alloy and reth
+    Alloy,
+}
+
+impl Semantics {
+    pub(crate) fn rules(self) -> log_query::Semantics {
+        match self {
+            Self::Geth => log_query::Semantics::Geth,
+            Self::Alloy => log_query::Semantics::Alloy,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Geth => "geth",
+            Self::Alloy => "alloy",
+        }
+    }
+}
+
+/// `17686111`, `17,686,111` or `0x10dde5f`.
+pub(crate) fn block_number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.replace([',', '_'], "").parse(),
+    };
+    parsed.map_err(|_| String::from("not the number of a block"))
+}
+
+/// A topic of the command line; none for `any`.
+pub(crate) fn topic(text: &str) -> anyhow::Result<Option<B256>> {
+    if text == "any" {
+        return Ok(None);
+    }
+    if let Some(address) = text.strip_prefix("address:") {
+        return Ok(Some(self::address(address)?.into_word()));
+    }
+    let bytes = bytes(text)?;
+    match bytes.len() {
+        32 => Ok(Some(B256::from_slice(&bytes))),
+        20 => anyhow::bail!(
+            "20 bytes, and a topic has 32: if it is an indexed address, write address:{text}"
+        ),
+        length => anyhow::bail!("{length} bytes, and a topic has 32"),
+    }
+}
+
+/// An address; its capitals, where it has both, must be its checksum (EIP-55).
+pub(crate) fn address(text: &str) -> anyhow::Result<Address> {
+    let bytes = bytes(text)?;
+    match bytes.len() {
+        20 => {}
+        32 => anyhow::bail!("32 bytes, and an address has 20: is it a topic?"),
+        length => anyhow::bail!("{length} bytes, and an address has 20"),
+    }
+    let mixed = text.bytes().any(|byte| byte.is_ascii_lowercase() && byte != b'x')
+        && text.bytes().any(|byte| byte.is_ascii_uppercase());
+    let address = Address::from_slice(&bytes);
+    if mixed && address.to_checksum(None)[2..] != text[text.len() - 40..] {
+        anyhow::bail!("its capitals are not its checksum: a digit is wrong");
+    }
+    Ok(address)
+}
+
+fn bytes(text: &str) -> anyhow::Result<Vec<u8>> {
+    crate::input::decode_hex(text.strip_prefix("0x").unwrap_or(text))
+}
+
+/// A hash of a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hash(pub(crate) B256);
+
+impl FromStr for Hash {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bytes = bytes(text).map_err(|error| format!("{error:#}"))?;
+        let hash = B256::try_from(bytes.as_slice());
+        hash.map(Self).map_err(|_| format!("{} bytes, and a hash has 32", bytes.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_padded_only_where_it_is_said() {
+        let address = "0xdAC17F958D2ee523a2206206994597C13D831ec7";
+        let padded = topic(&format!("address:{address}")).unwrap().unwrap();
+        assert!(padded[..12].iter().all(|&byte| byte == 0));
+        assert_eq!(hex::encode(&padded[12..]), address[2..].to_lowercase());
+        let error = topic(address).unwrap_err().to_string();
+        assert!(error.contains("write address:0xdAC1"), "{error}");
+        assert_eq!(topic("any").unwrap(), None);
+        assert_eq!(topic(&padded.to_string()).unwrap(), Some(padded));
+    }
+
+    #[test]
+    fn a_wrong_digit_shows_in_the_checksum() {
+        let right = "0xdAC17F958D2ee523a2206206994597C13D831ec7";
+        assert!(super::address(right).is_ok());
+        assert!(super::address(&right.to_lowercase()).is_ok());
+        assert!(super::address(&right.replace("31ec7", "31ec8")).is_err());
+        assert_eq!(block_number("17,686,111"), block_number("0x10dde5f"));
+        assert!(block_number("latest").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! `eth scan` and `eth forecast`.
+
+use clap::Args;
+
+use super::headers::{HeaderFormat, formats_help};
+use super::query::{Hash, QueryArgs};
+
+const SCAN_HELP: &str = concat!(
+    formats_help!(),
+    "
+
+A candidate is a block that may have such a log, since its filter does not rule it out; of all
+others it is proven that they have none, if their hashes are authentic. Each header must be the
+child of the one before. A hash authenticates its block and all before it, so a trusted --anchor is
+the last header or one behind the queried blocks; without one, the result is the word of
+whoever gave the headers.
+
+The headers given are the range: --from, --to and block numbers in --query narrow it, latest and
+other tags do not. Exits with 1 if there is no candidate.
+
+JSON: on a line for each candidate, {number, hash, answer (maybe | no_information)}, then on a line
+{blocks, first, last, last_hash, candidates, no_information, share, rate (share of blocks that
+pass by chance), fill (mean), anchored_to (null: nothing is), query, semantics, warnings[]}."
+);
+
+/// Find the blocks that may have logs of a query.
+#[derive(Debug, Args)]
+#[command(after_help = SCAN_HELP)]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
+    pub(crate) headers: LinkedHeaders,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+    /// The hash of a block that you trust to be on the chain; may be given again
+    #[arg(long, value_name = "HASH")]
+    pub(crate) anchor: Vec<Hash>,
+    /// Print counts only, not each candidate
+    #[arg(long)]
+    pub(crate) count: bool,
+}
+
+/// Headers that must be one chain.
+#[derive(Debug, Args)]
+pub(crate) struct LinkedHeaders {
+    /// The headers, in order: files, - for standard input, or hex
+    #[arg(value_name = "HEADERS", required = true)]
+    pub(crate) headers: Vec<String>,
+    /// What the headers are written in
+    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
+    pub(crate) format: HeaderFormat,
+    /// Threads that hash and scan [default: one for each core]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) threads: Option<usize>,
+}
+
+const FORECAST_HELP: &str = concat!(
+    formats_help!(),
+    "
+
+What it will take to answer a query with proof, from the headers alone. Candidates are counted;
+which of them hold nothing, their receipts and bytes are estimated, the last two from means over
+mainnet blocks of 2019 to 2025: single blocks differ by a factor of up to two.
+
+JSON: blocks, first, last, candidates, share, expected_false, fill{median, mean}, receipts,
+most_receipts, slim_bytes, consensus_bytes, clauses[{what (addresses | topic0 | …), values (how
+many), candidates, share, selects_nothing, each[{value, share}]}], query, semantics, warnings[]."
+);
+
+/// What a query will cost, before anything is fetched.
+#[derive(Debug, Args)]
+#[command(after_help = FORECAST_HELP)]
+pub(crate) struct ForecastArgs {
+    #[command(flatten)]
+    pub(crate) headers: LinkedHeaders,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+}

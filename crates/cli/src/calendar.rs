@@ -1,0 +1,67 @@
+//! Unix times as dates.
+
+/// A date and a time of day, both in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Utc {
+    pub(crate) year: u64,
+    pub(crate) month: u64,
+    pub(crate) day: u64,
+    seconds: u64,
+}
+
+const DAY: u64 = 86_400;
+/// Days of 400 years, after which the calendar repeats.
+const CYCLE: u64 = 146_097;
+
+impl Utc {
+    /// Of seconds since 1970. Times of a chain are numbers that anyone may have written, so that
+    /// every one has to have a date, if not one that people live to see.
+    pub(crate) fn new(timestamp: u64) -> Self {
+        // Years that start in March, so that a leap day is the last of its year (Hinnant's
+        // civil_from_days).
+        let days = timestamp / DAY + 719_468;
+        let (cycle, day) = (days / CYCLE, days % CYCLE);
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let march_month = (5 * day + 2) / 153;
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        Self {
+            year: cycle * 400 + year + u64::from(month <= 2),
+            month,
+            day: day - (153 * march_month + 2) / 5 + 1,
+            seconds: timestamp % DAY,
+        }
+    }
+
+    /// `2023-07-13`.
+    pub(crate) fn date(self) -> String {
+        format!("{:04}-{:02}-{:02}", self.year, self.month, self.day)
+    }
+
+    /// `2023-07-13 16:20:35 UTC`.
+    pub(crate) fn date_time(self) -> String {
+        let Self { seconds, .. } = self;
+        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        format!("{} {hours:02}:{minutes:02}:{seconds:02} UTC", self.date())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Utc;
+
+    #[test]
+    fn dates_are_those_of_date_1() {
+        for (timestamp, expected) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (951_868_799, "2000-02-29 23:59:59 UTC"),
+            (1_438_269_973, "2015-07-30 15:26:13 UTC"),
+            (1_704_067_199, "2023-12-31 23:59:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(Utc::new(timestamp).date_time(), expected);
+        }
+        assert_eq!(Utc::new(u64::MAX).year, 584_554_051_223);
+    }
+}

@@ -1,0 +1,119 @@
+//! `eth audit`.
+
+mod evidence;
+pub(crate) mod findings;
+pub(crate) mod show;
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::audit::{Action, Audit, Question};
+use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
+use chainsieve::simd::Backend;
+
+pub(crate) use evidence::Feed;
+
+use super::headers::Headers;
+use super::{logs, profile, query};
+use crate::args::eth::{AuditArgs, HeaderFormat, QueryArgs};
+use crate::input::write;
+use crate::output::Report;
+
+pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
+    let paths = args.receipts.iter().chain(&args.transactions);
+    let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
+    let files = args.headers.iter().chain(&args.logs).chain(&paths);
+    let reader = query::stdin_once(&args.query, files)?;
+    let query = query::read(&args.query, &reader)?;
+    let profile = profile::read(&args.trust)?;
+    let anchors = profile::anchors(&args.trust);
+    let chain = read_chain(&args.headers, args.format, query::bounds(&query).0)?;
+    let (query, blocks) = resolve(query, &args.query, &chain)?;
+    let logs = logs::read(&args.logs)?;
+    let semantics = args.query.semantics.rules();
+    let question = Question {
+        chain: &chain,
+        anchors: &anchors,
+        query: &query,
+        blocks,
+        semantics,
+        profile: &profile,
+    };
+    let mut audit = Audit::new(question, &logs)?;
+    let mut feed = Feed::new(&mut audit, &chain, &logs);
+    feed.receipts(&args.receipts)?;
+    feed.transactions(&args.transactions)?;
+    let warnings = feed.into_warnings();
+    let wanted = wanted(&audit);
+    if let Some(path) = &args.wanted {
+        let mut text = String::new();
+        for (number, hash) in &wanted {
+            writeln!(text, "{number} {hash}")?;
+        }
+        write(path, text.as_bytes())?;
+    }
+    let report = audit.finish();
+    let shown = show::Shown {
+        report: &report,
+        question: &question,
+        semantics: args.query.semantics.name(),
+        logs: &logs,
+        wanted: &wanted,
+        certificate: None,
+        warnings,
+    };
+    Ok(shown.report())
+}
+
+/// The blocks whose receipts are missing.
+fn wanted(audit: &Audit<'_>) -> Vec<(u64, B256)> {
+    let open = audit.open().filter_map(|action| match action {
+        Action::FetchReceipts { number, block_hash } => Some((number, block_hash)),
+        _ => None,
+    });
+    open.collect()
+}
+
+/// Links all headers from block `from` on: the range, and what leads to an anchor.
+pub(crate) fn read_chain(
+    arguments: &[String],
+    format: HeaderFormat,
+    from: Option<u64>,
+) -> anyhow::Result<HeaderChain> {
+    let mut headers = Headers::new(arguments, format);
+    let mut chain = HeaderChain::new();
+    while let Some(mut batch) = headers.next_batch()? {
+        batch.keep(from, None);
+        batch.link(&mut chain, Backend::best())?;
+    }
+    if chain.is_empty() {
+        let from = from.unwrap_or_default();
+        anyhow::bail!("headers: none of block {from}, where the range begins, or behind it");
+    }
+    Ok(chain)
+}
+
+/// The blocks that a query means. Of one made of flags, whose range is open, those of the headers
+/// given; of one of `--query`, what a node reads whose head is the last header.
+pub(crate) fn resolve(
+    mut query: LogQuery,
+    args: &QueryArgs,
+    chain: &HeaderChain,
+) -> anyhow::Result<(LogQuery, ResolvedBlocks)> {
+    let numbers = chain.numbers().context("headers: none")?;
+    if args.query.is_none() {
+        if args.from.is_none() {
+            query = query.from_block(*numbers.start());
+        }
+        if args.to.is_none() {
+            query = query.to_block(*numbers.end());
+        }
+    }
+    if let Some(last) = query::bounds(&query).1.filter(|last| last > numbers.end()) {
+        anyhow::bail!("the headers end at block {}, the range at block {last}", numbers.end());
+    }
+    let blocks = query.resolve(&Heads::latest(*numbers.end())).context("the query's blocks")?;
+    Ok((query, blocks))
+}

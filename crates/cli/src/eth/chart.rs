@@ -1,0 +1,420 @@
+//! The chart of `eth stats`: how full filters are, and what passes them, over a chain.
+//!
+//! Written by hand: no package for plots takes the reader's light or dark page into account,
+//! which in SVG is a media query.
+
+use std::fmt::Write as _;
+
+use crate::calendar::Utc;
+use crate::output::grouped;
+
+/// What a chart shows.
+#[derive(Debug)]
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    pub(crate) axis: Axis,
+    /// Ascending, at least one.
+    pub(crate) points: Vec<Point>,
+}
+
+/// What stands on the horizontal axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Axis {
+    Blocks,
+    /// Seconds since 1970.
+    Time,
+}
+
+/// Blocks that are drawn as one. Fills and rates from 0 to 1.
+#[derive(Debug)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) low: f64,
+    pub(crate) median: f64,
+    pub(crate) high: f64,
+    /// Share of blocks that one, two and three absent values pass.
+    pub(crate) rates: [f64; 3],
+}
+
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 664.0;
+const LEFT: f64 = 84.0;
+/// A number that is centred under the last tick fits.
+const RIGHT: f64 = WIDTH - 52.0;
+const FILL_PANEL: Panel = Panel { top: 142.0, bottom: 322.0 };
+const RATE_PANEL: Panel = Panel { top: 412.0, bottom: 592.0 };
+/// The lowest rate that is drawn, and the fewest decades.
+const LOWEST: f64 = 1e-6;
+const FEWEST_DECADES: i32 = 2;
+/// Above so many points the lines say enough.
+const DOTS: usize = 48;
+/// Of a letter, at the size of the legend and of axes. No font is much wider.
+const LETTER: f64 = 7.0;
+
+const STYLE: &str = "
+  svg { background: #ffffff; font-family: system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif }
+  .page { fill: #ffffff } .title { fill: #1f2328; font-size: 20px; font-weight: 600 }
+  .head { fill: #1f2328; font-size: 14px; font-weight: 600 } .text { fill: #59636e; font-size: 12px }
+  .grid { stroke: #d8dee4; stroke-width: 1 } .axis { stroke: #8c959f; stroke-width: 1 }
+  .line { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round }
+  .fill { stroke: #0969da } .fill-area { fill: #0969da; fill-opacity: 0.18 } .fill-dot { fill: #0969da }
+  .one { stroke: #bf5700 } .two { stroke: #a11f7f } .three { stroke: #1a7f37 }
+  .one-dot { fill: #bf5700 } .two-dot { fill: #a11f7f } .three-dot { fill: #1a7f37 }
+  @media (prefers-color-scheme: dark) {
+    svg { background: #0d1117 } .page { fill: #0d1117 } .title, .head { fill: #e6edf3 } .text { fill: #9198a1 }
+    .grid { stroke: #2a313c } .axis { stroke: #656c76 }
+    .fill { stroke: #58a6ff } .fill-area { fill: #58a6ff; fill-opacity: 0.22 } .fill-dot { fill: #58a6ff }
+    .one { stroke: #f0883e } .two { stroke: #f778ba } .three { stroke: #56d364 }
+    .one-dot { fill: #f0883e } .two-dot { fill: #f778ba } .three-dot { fill: #56d364 }
+  }
+";
+
+/// Where a set of axes stands.
+struct Panel {
+    top: f64,
+    bottom: f64,
+}
+
+impl Panel {
+    /// The height of a share of the panel, 0 at its bottom.
+    fn y(&self, share: f64) -> f64 {
+        self.bottom - share.clamp(0.0, 1.0) * (self.bottom - self.top)
+    }
+}
+
+/// Draws a chart.
+pub(crate) fn svg(chart: &Chart) -> String {
+    let scale = Scale::of(&chart.points);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-labelledby=\"title about\">\n\
+         <title id=\"title\">{title}</title>\n<desc id=\"about\">{about}</desc>\n\
+         <style>{STYLE}</style>\n<rect class=\"page\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n",
+        title = escaped(&chart.title),
+        about = escaped(&chart.subtitle),
+    );
+    text(&mut out, "title", (LEFT, 42.0), "start", &chart.title);
+    text(&mut out, "text", (LEFT, 64.0), "start", &chart.subtitle);
+    fills(&mut out, &chart.points, &scale);
+    rates(&mut out, &chart.points, &scale);
+    let ticks = scale.ticks(chart.axis);
+    for panel in [FILL_PANEL, RATE_PANEL] {
+        line(&mut out, "axis", (LEFT, panel.bottom), (RIGHT, panel.bottom));
+        for (x, label) in &ticks {
+            line(&mut out, "axis", (*x, panel.bottom), (*x, panel.bottom + 5.0));
+            text(&mut out, "text", (*x, panel.bottom + 20.0), "middle", label);
+        }
+    }
+    let what = match chart.axis {
+        Axis::Blocks => "block number",
+        Axis::Time => "time of the block (UTC)",
+    };
+    text(&mut out, "text", (LEFT.midpoint(RIGHT), HEIGHT - 22.0), "middle", what);
+    out += "</svg>\n";
+    out
+}
+
+fn fills(out: &mut String, points: &[Point], scale: &Scale) {
+    let panel = FILL_PANEL;
+    text(out, "head", (LEFT, 100.0), "start", "Share of a filter's 2,048 bits that are set");
+    let entries = [
+        ("fill-dot", "fill", "median block"),
+        ("fill-area", "", "8 of 10 blocks (10th to 90th percentile)"),
+    ];
+    let spread = points.iter().any(|point| point.low < point.high);
+    legend(out, 122.0, if spread { &entries } else { &entries[..1] });
+    for percent in [0, 25, 50, 75, 100] {
+        let y = panel.y(f64::from(percent) / 100.0);
+        line(out, "grid", (LEFT, y), (RIGHT, y));
+        text(out, "text", (LEFT - 10.0, y + 4.0), "end", &format!("{percent} %"));
+    }
+    let upper = points.iter().map(|point| (scale.x(point.x), panel.y(point.high)));
+    let lower = points.iter().rev().map(|point| (scale.x(point.x), panel.y(point.low)));
+    let area = path(upper.chain(lower));
+    write_to(out, format_args!("<path class=\"fill-area\" d=\"{area}Z\"/>\n"));
+    series(out, "fill", points.iter().map(|point| (scale.x(point.x), panel.y(point.median))));
+}
+
+fn rates(out: &mut String, points: &[Point], scale: &Scale) {
+    let panel = RATE_PANEL;
+    let heading =
+        "Share of blocks that say \"maybe\" to values that they do not hold (logarithmic)";
+    text(out, "head", (LEFT, 370.0), "start", heading);
+    let entries = [
+        ("", "one", "one address or topic"),
+        ("", "two", "two at once"),
+        ("", "three", "three at once"),
+    ];
+    legend(out, 392.0, &entries);
+    let decades = decades(points);
+    for decade in 0..=decades {
+        let y = panel.y(1.0 - f64::from(decade) / f64::from(decades));
+        line(out, "grid", (LEFT, y), (RIGHT, y));
+        text(out, "text", (LEFT - 10.0, y + 4.0), "end", &percent_of_decade(decade));
+    }
+    let share = |rate: f64| 1.0 + rate.max(LOWEST / 10.0).log10() / f64::from(decades);
+    for (index, class) in ["one", "two", "three"].into_iter().enumerate() {
+        let at = |point: &Point| (scale.x(point.x), panel.y(share(point.rates[index])));
+        series(out, class, points.iter().map(at));
+    }
+}
+
+/// The decades below 100 % that are drawn: down to the lowest rate.
+fn decades(points: &[Point]) -> i32 {
+    let rates = points.iter().flat_map(|point| point.rates).filter(|rate| *rate > 0.0);
+    let lowest = rates.fold(1.0, f64::min).max(LOWEST);
+    let most = (-LOWEST.log10()).round();
+    #[expect(clippy::cast_possible_truncation, reason = "between 0 and 6")]
+    let decades = (-lowest.log10()).ceil().min(most) as i32;
+    decades.max(FEWEST_DECADES)
+}
+
+/// `100 %`, `10 %`, `0.01 %`.
+fn percent_of_decade(decade: i32) -> String {
+    let digits = usize::try_from(decade - 2).unwrap_or(0);
+    format!("{:.digits$} %", 10_f64.powi(2 - decade))
+}
+
+/// A line through points, with dots where there are few.
+fn series(out: &mut String, class: &str, points: impl Iterator<Item = (f64, f64)> + Clone) {
+    let line = path(points.clone());
+    write_to(out, format_args!("<path class=\"line {class}\" d=\"{line}\"/>\n"));
+    if points.clone().count() <= DOTS {
+        for (x, y) in points {
+            let dot = format_args!(
+                "<circle class=\"{class}-dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>\n"
+            );
+            write_to(out, dot);
+        }
+    }
+}
+
+fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut path = String::new();
+    for (index, (x, y)) in points.enumerate() {
+        let command = if index == 0 { 'M' } else { 'L' };
+        write_to(&mut path, format_args!("{command}{x:.1},{y:.1}"));
+    }
+    path
+}
+
+/// Swatches with their words, side by side: an area, a line, or both.
+fn legend(out: &mut String, y: f64, entries: &[(&str, &str, &str)]) {
+    let mut x = LEFT;
+    for (area, stroke, words) in entries {
+        if *area == "fill-area" {
+            let rect = format_args!(
+                "<rect class=\"{area}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"24\" height=\"10\"/>\n",
+                y - 9.0
+            );
+            write_to(out, rect);
+        } else {
+            let d = path([(x + 1.0, y - 4.0), (x + 23.0, y - 4.0)].into_iter());
+            write_to(out, format_args!("<path class=\"line {stroke}\" d=\"{d}\"/>\n"));
+        }
+        text(out, "text", (x + 32.0, y), "start", words);
+        x += 32.0 + letters(words) + 24.0;
+    }
+}
+
+fn letters(text: &str) -> f64 {
+    text.chars().map(|_| LETTER).sum()
+}
+
+fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
+    write_to(
+        out,
+        format_args!(
+            "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>\n",
+            from.0, from.1, to.0, to.1
+        ),
+    );
+}
+
+fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, words: &str) {
+    write_to(
+        out,
+        format_args!(
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
+            escaped(words)
+        ),
+    );
+}
+
+fn write_to(out: &mut String, what: std::fmt::Arguments<'_>) {
+    out.write_fmt(what).expect("a string takes everything");
+}
+
+fn escaped(text: &str) -> String {
+    // Control characters are none of XML's.
+    let text: String = text.chars().filter(|c| !c.is_control()).collect();
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The horizontal axis.
+struct Scale {
+    first: f64,
+    last: f64,
+}
+
+impl Scale {
+    fn of(points: &[Point]) -> Self {
+        let first = points.first().map_or(0.0, |point| point.x);
+        let last = points.last().map_or(1.0, |point| point.x);
+        // A single point stands in the middle.
+        if last - first < 1.0 {
+            Self { first: first - 1.0, last: first + 1.0 }
+        } else {
+            Self { first, last }
+        }
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        LEFT + (value - self.first) / (self.last - self.first) * (RIGHT - LEFT)
+    }
+
+    /// Round places with their labels.
+    fn ticks(&self, axis: Axis) -> Vec<(f64, String)> {
+        match axis {
+            Axis::Blocks => self.block_ticks(),
+            Axis::Time => self.time_ticks(),
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a block's number")]
+    fn block_ticks(&self) -> Vec<(f64, String)> {
+        let rough = (self.last - self.first) / 7.0;
+        let decade = 10_f64.powf(rough.log10().floor()).max(1.0);
+        let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * decade);
+        let step = step.into_iter().find(|step| *step >= rough).unwrap_or(decade * 10.0);
+        let mut ticks = Vec::new();
+        let mut at = (self.first / step).ceil() * step;
+        while at <= self.last && ticks.len() < 20 {
+            if at >= 0.0 {
+                ticks.push((self.x(at), block_label(at as u64, step as u64)));
+            }
+            at += step;
+        }
+        ticks
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+    fn time_ticks(&self) -> Vec<(f64, String)> {
+        let year_of = |time: f64| Utc::new(time.max(0.0) as u64).year;
+        let (first, last) = (year_of(self.first), year_of(self.last));
+        let years = last - first + 1;
+        let mut ticks = Vec::new();
+        if years > 3 {
+            let step = years.div_ceil(12);
+            for year in (first..=last).filter(|year| year.is_multiple_of(step)) {
+                ticks.push((self.x(start_of_month(year, 0)), year.to_string()));
+            }
+        } else {
+            let months = first * 12..(last + 1) * 12;
+            let within = |month: &u64| {
+                (self.first..=self.last).contains(&start_of_month(month / 12, month % 12))
+            };
+            let months: Vec<_> = months.filter(within).collect();
+            let step = months.len().div_ceil(10).max(1);
+            for month in months.into_iter().step_by(step) {
+                let (year, month) = (month / 12, month % 12);
+                ticks.push((
+                    self.x(start_of_month(year, month)),
+                    format!("{year}-{:02}", month + 1),
+                ));
+            }
+        }
+        ticks.retain(|(x, _)| (LEFT..=RIGHT).contains(x));
+        if ticks.is_empty() {
+            // Within a month: its two ends.
+            for (time, x) in [(self.first, LEFT + 20.0), (self.last, RIGHT - 20.0)] {
+                ticks.push((x, Utc::new(time.max(0.0) as u64).date()));
+            }
+        }
+        ticks
+    }
+}
+
+/// Seconds since 1970 at the start of a month, counted from 0.
+#[expect(clippy::cast_precision_loss, reason = "a chart is less exact")]
+fn start_of_month(year: u64, month: u64) -> f64 {
+    // Of the Gregorian calendar, in days; years of a chain are after 1970.
+    let leap = |year: u64| year / 4 - year / 100 + year / 400;
+    let is_leap = leap(year) > leap(year.saturating_sub(1));
+    let lengths = [31, 28 + u64::from(is_leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let months: u64 = lengths.iter().zip(0..month).map(|(days, _)| days).sum();
+    let before = year.saturating_sub(1);
+    let days = before * 365 + leap(before) + months;
+    (days as f64 - 719_162.0) * 86_400.0
+}
+
+/// `17,686,111`, or `17.5 M` where the steps are round enough.
+fn block_label(number: u64, step: u64) -> String {
+    const MILLION: u64 = 1_000_000;
+    if number == 0 || !step.is_multiple_of(100_000) {
+        return grouped(number);
+    }
+    match number % MILLION / 100_000 {
+        0 => format!("{} M", grouped(number / MILLION)),
+        tenths => format!("{}.{tenths} M", grouped(number / MILLION)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_axes() {
+        assert_eq!(percent_of_decade(0), "100 %");
+        assert_eq!(percent_of_decade(2), "1 %");
+        assert_eq!(percent_of_decade(5), "0.001 %");
+        assert_eq!(block_label(17_500_000, 500_000), "17.5 M");
+        assert_eq!(block_label(17_000_000, 500_000), "17 M");
+        assert_eq!(block_label(17_686_120, 20), "17,686,120");
+        assert_eq!(block_label(0, 1_000_000), "0");
+    }
+
+    #[test]
+    fn months_start_where_the_calendar_says() {
+        for (year, month, expected) in [
+            (1970, 0, 0.0),
+            (2000, 2, 951_868_800.0),
+            (2024, 0, 1_704_067_200.0),
+            (2100, 2, 4_107_542_400.0),
+        ] {
+            assert!((start_of_month(year, month) - expected).abs() < 0.5, "{year}");
+        }
+    }
+
+    #[test]
+    fn every_coordinate_is_on_the_page() {
+        let point = |x: f64, fill: f64| Point {
+            x,
+            low: fill / 2.0,
+            median: fill,
+            high: fill,
+            rates: [fill.powi(3), fill.powi(6), fill.powi(9)],
+        };
+        for points in [
+            vec![point(7.0, 0.0)],
+            vec![point(0.0, 1.0), point(1e18, 0.5)],
+            (0..300).map(|x| point(f64::from(x) * 1e5, f64::from(x) / 300.0)).collect(),
+        ] {
+            for axis in [Axis::Blocks, Axis::Time] {
+                let title = "<a & \"b\">\u{0}".to_owned();
+                let points = points.iter().map(|p| point(p.x, p.median)).collect();
+                let svg = svg(&Chart { title, subtitle: String::new(), axis, points });
+                assert!(svg.contains("&lt;a &amp; &quot;b&quot;&gt;</title>"));
+                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+                for (attribute, limit) in [(" x=\"", WIDTH), (" y=\"", HEIGHT), (" cx=\"", WIDTH)] {
+                    for value in svg.split(attribute).skip(1) {
+                        let value: f64 = value.split('"').next().unwrap().parse().unwrap();
+                        assert!((0.0..=limit).contains(&value), "{value}");
+                    }
+                }
+            }
+        }
+    }
+}

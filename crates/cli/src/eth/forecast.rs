@@ -1,0 +1,213 @@
+//! `eth forecast`.
+
+use chainsieve::eth::forecast::Forecast;
+use chainsieve::eth::log_query::{BlockSelection, LogQuery};
+use chainsieve::simd::Backend;
+use serde_json::{Value, json};
+
+use super::linked::{self, Bounds};
+use super::query;
+use crate::args::UsageError;
+use crate::args::eth::ForecastArgs;
+use crate::output::{Exit, Page, Report, grouped, share};
+
+/// Values of a clause that the page shows; the JSON has all.
+const SHOWN: usize = 8;
+
+pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
+    let reader = query::stdin_once(&args.query, &args.headers.headers)?;
+    let query = query::read(&args.query, &reader)?;
+    if matches!(query.blocks(), BlockSelection::AtHash(_)) {
+        return Err(UsageError("a query for one blockHash has nothing to forecast").into());
+    }
+    let (from, to) = query::bounds(&query);
+    let mut forecast = Forecast::new(query.compile(Backend::best()));
+    let mut range: Option<(u64, u64)> = None;
+    linked::for_each(
+        &args.headers,
+        Bounds { from, to },
+        |_| (),
+        |chain, (), _| {
+            forecast.add(Backend::best(), chain);
+            if let Some(numbers) = chain.numbers() {
+                let first = range.map_or(*numbers.start(), |(first, _)| first);
+                range = Some((first, *numbers.end()));
+            }
+            Ok(())
+        },
+    )?;
+    let Some((first, last)) = range else {
+        anyhow::bail!("none of the headers is in the range of blocks");
+    };
+    if let Some(from) = from.filter(|&from| from < first) {
+        anyhow::bail!("the headers begin at block {first}, the range at block {from}");
+    }
+    if let Some(to) = to.filter(|&to| to > last) {
+        anyhow::bail!("the headers end at block {last}, the range at block {to}");
+    }
+    let clauses = query::clauses(&query);
+    let warnings = warnings(&forecast, &clauses);
+    let page = page(&forecast, (first, last), &clauses, &warnings);
+    let mut json = json(&forecast, (first, last), &clauses, &query);
+    json["semantics"] = json!(args.query.semantics.name());
+    json["warnings"] = json!(warnings);
+    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+}
+
+type Clauses = [(String, Vec<String>)];
+
+fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if clauses.is_empty() {
+        warnings.push("the query wants every log: every block is a candidate".into());
+    }
+    for ((name, _), clause) in clauses.iter().zip(forecast.clauses()) {
+        if clause.selects_nothing() {
+            warnings.push(format!(
+                "{name} selects nothing: {} of the blocks pass by it alone",
+                share(clause.share())
+            ));
+        }
+    }
+    warnings
+}
+
+fn page(
+    forecast: &Forecast,
+    (first, last): (u64, u64),
+    clauses: &Clauses,
+    warnings: &[String],
+) -> Page {
+    let mut page = Page::default();
+    let fills = forecast.fills();
+    let passed = if forecast.blocks() == 0 {
+        0.0
+    } else {
+        float(forecast.candidates()) / float(forecast.blocks())
+    };
+    page.fields(vec![
+        (
+            "blocks",
+            format!("{}, {} to {}", grouped(forecast.blocks()), grouped(first), grouped(last)),
+        ),
+        ("fill", format!("{} in the median block", share(fills.quantile(0.5)))),
+        (
+            "candidates",
+            format!("{}, {} of the blocks", grouped(forecast.candidates()), share(passed)),
+        ),
+        (
+            "by chance",
+            format!("about {} of them hold no match", rounded(forecast.expected_false())),
+        ),
+        (
+            "receipts",
+            format!(
+                "about {}, {} at the most",
+                rounded(forecast.receipts()),
+                grouped(forecast.most_receipts())
+            ),
+        ),
+        (
+            "bytes",
+            format!(
+                "about {} without filters (eth/69, ere), {} with them",
+                bytes(forecast.slim_bytes()),
+                bytes(forecast.consensus_bytes())
+            ),
+        ),
+    ]);
+    if !clauses.is_empty() {
+        let mut rows = Vec::new();
+        for ((name, values), clause) in clauses.iter().zip(forecast.clauses()) {
+            let whole = match values.len() {
+                1 => values[0].clone(),
+                many => format!("one of {}", grouped(many as u64)),
+            };
+            rows.push(vec![name.clone(), whole, share(clause.share())]);
+            if (2..=SHOWN).contains(&values.len()) {
+                for (value, passed) in values.iter().zip(clause.values()) {
+                    rows.push(vec![String::new(), value.clone(), share(passed)]);
+                }
+            }
+        }
+        page.line("");
+        page.table(vec!["alone", "", "blocks that pass"], rows);
+    }
+    page.warnings(warnings);
+    page
+}
+
+fn json(
+    forecast: &Forecast,
+    (first, last): (u64, u64),
+    clauses: &Clauses,
+    query: &LogQuery,
+) -> Value {
+    let clauses: Vec<_> = clauses
+        .iter()
+        .zip(forecast.clauses())
+        .map(|((name, values), clause)| {
+            let each: Vec<_> = values
+                .iter()
+                .zip(clause.values())
+                .map(|(value, share)| json!({ "value": value, "share": share }))
+                .collect();
+            json!({
+                "what": name,
+                "values": values.len(),
+                "candidates": clause.candidates(),
+                "share": clause.share(),
+                "selects_nothing": clause.selects_nothing(),
+                "each": each,
+            })
+        })
+        .collect();
+    let blocks = float(forecast.blocks());
+    let query: Value = serde_json::from_str(&query.to_json()).unwrap_or_default();
+    json!({
+        "blocks": forecast.blocks(),
+        "first": first,
+        "last": last,
+        "candidates": forecast.candidates(),
+        "share": float(forecast.candidates()) / blocks.max(1.0),
+        "expected_false": forecast.expected_false(),
+        "fill": {
+            "median": forecast.fills().quantile(0.5),
+            "mean": forecast.fills().mean_fill(),
+        },
+        "receipts": forecast.receipts(),
+        "most_receipts": forecast.most_receipts(),
+        "slim_bytes": forecast.slim_bytes(),
+        "consensus_bytes": forecast.consensus_bytes(),
+        "clauses": clauses,
+        "query": query,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of blocks")]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// An estimate without more digits than it is worth.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
+fn rounded(estimate: f64) -> String {
+    match estimate {
+        ..0.05 => "0".into(),
+        ..10.0 => format!("{estimate:.1}"),
+        estimate => {
+            let unit = 10_f64.powf(estimate.log10().floor() - 1.0).max(1.0);
+            grouped(((estimate / unit).round() * unit) as u64)
+        }
+    }
+}
+
+/// `86 kB`, `1.3 GB`.
+fn bytes(bytes: f64) -> String {
+    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) if bytes / unit < 10.0 => format!("{:.1} {name}", bytes / unit),
+        Some((unit, name)) => format!("{:.0} {name}", bytes / unit),
+        None => format!("{bytes:.0} bytes"),
+    }
+}

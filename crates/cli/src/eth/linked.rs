@@ -1,0 +1,68 @@
+//! Headers linked to one chain, batch by batch, on all cores.
+
+use anyhow::Context as _;
+use chainsieve::eth::header::HeaderChain;
+use chainsieve::simd::Backend;
+use rayon::prelude::*;
+
+use super::headers::{Batch, Headers};
+use crate::args::eth::LinkedHeaders;
+use crate::progress::Progress;
+
+/// The stretch of blocks that is of interest.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Bounds {
+    pub(crate) from: Option<u64>,
+    pub(crate) to: Option<u64>,
+}
+
+/// Links all headers of `args` within `bounds`, and hands on each stretch in order: to `work` on
+/// any thread, then to `take` with what came of it.
+///
+/// Each batch is linked by itself, and then to the one before it.
+pub(crate) fn for_each<R: Send>(
+    args: &LinkedHeaders,
+    bounds: Bounds,
+    work: impl Fn(&HeaderChain) -> R + Sync,
+    mut take: impl FnMut(&HeaderChain, R, &Progress) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let threads = args.threads.unwrap_or(0);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("threads")?;
+    let backend = Backend::best();
+    let mut headers = Headers::new(&args.headers, args.format);
+    // An empty chain that goes on where the last batch ended.
+    let mut last: Option<HeaderChain> = None;
+    loop {
+        let mut batches = Vec::new();
+        while batches.len() < pool.current_num_threads() {
+            let Some(mut batch) = headers.next_batch()? else { break };
+            batch.keep(bounds.from, bounds.to);
+            if !batch.is_empty() {
+                batches.push(batch);
+            } else if last.is_some() && bounds.to.is_some() {
+                // Behind the range: what follows is not read.
+                break;
+            }
+        }
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let link = |batch: &Batch| {
+            let mut chain = HeaderChain::new();
+            let linked = batch.link(&mut chain, backend);
+            let found = linked.is_ok().then(|| work(&chain));
+            (chain, linked, found)
+        };
+        let linked: Vec<_> = pool.install(|| batches.par_iter().map(link).collect());
+        for (batch, (chain, linked, found)) in batches.iter().zip(linked) {
+            if let Some(mut last) = last.take() {
+                batch.link_first(&mut last, backend)?;
+            }
+            linked?;
+            if let Some(found) = found {
+                take(&chain, found, headers.progress())?;
+            }
+            last = Some(chain.following());
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The `eth` commands.
+
+pub(crate) mod audit;
+pub(crate) mod chart;
+pub(crate) mod forecast;
+pub(crate) mod header;
+pub(crate) mod headers;
+pub(crate) mod json_values;
+pub(crate) mod linked;
+pub(crate) mod logs;
+pub(crate) mod profile;
+pub(crate) mod query;
+pub(crate) mod receipts;
+pub(crate) mod scan;
+pub(crate) mod stats;

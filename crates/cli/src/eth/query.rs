@@ -1,0 +1,152 @@
+//! The query that flags or a file describe.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use chainsieve::alloy_primitives::{Address, B256};
+use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, event_topic};
+
+use crate::args::UsageError;
+use crate::args::eth::QueryArgs;
+use crate::args::eth::query::{address, topic};
+use crate::input::{Reader, shorten};
+
+/// Reads the query. Its range is what the query says, if need be overruled by `--from`, `--to`.
+pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
+    let mut query = match &args.query {
+        Some(path) => {
+            let text = reader.text(path)?;
+            LogQuery::from_json(&text, args.semantics.rules())
+                .with_context(|| format!("query, {}", path.display()))?
+        }
+        None => from_flags(args, reader)?,
+    };
+    if (args.from.is_some() || args.to.is_some()) && is_at_hash(&query) {
+        return Err(UsageError("--from and --to don't go with a query for one blockHash").into());
+    }
+    if let Some(from) = args.from {
+        query = query.from_block(from);
+    }
+    if let Some(to) = args.to {
+        query = query.to_block(to);
+    }
+    Ok(query)
+}
+
+fn is_at_hash(query: &LogQuery) -> bool {
+    matches!(query.blocks(), BlockSelection::AtHash(_))
+}
+
+fn from_flags(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
+    let addresses: Vec<Address> = each(&args.address, "--address", reader, address)?;
+    let mut query = LogQuery::new().addresses(addresses);
+    let mut topics: Vec<Option<Vec<B256>>> = vec![
+        topic_set(&args.topic0, "--topic0", reader)?,
+        topic_set(&args.topic1, "--topic1", reader)?,
+        topic_set(&args.topic2, "--topic2", reader)?,
+        topic_set(&args.topic3, "--topic3", reader)?,
+    ];
+    for signature in &args.event {
+        let hash =
+            event_topic(signature).with_context(|| format!("--event {}", shorten(signature)))?;
+        topics[0].get_or_insert_default().push(hash);
+    }
+    // Positions behind the last that was given are no part of the query.
+    while topics.pop_if(|topics| topics.is_none()).is_some() {}
+    for (position, topics) in topics.into_iter().enumerate() {
+        let topics = topics.unwrap_or_default();
+        query = match position {
+            0 => query.topic0(topics),
+            1 => query.topic1(topics),
+            2 => query.topic2(topics),
+            _ => query.topic3(topics),
+        };
+    }
+    Ok(query)
+}
+
+/// The topics of a position: none if nothing was given, empty for `any`.
+fn topic_set(
+    given: &[String],
+    flag: &'static str,
+    reader: &Reader,
+) -> anyhow::Result<Option<Vec<B256>>> {
+    if given.is_empty() {
+        return Ok(None);
+    }
+    let topics = each(given, flag, reader, topic)?;
+    // "Any" beside others is any.
+    Ok(Some(topics.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default()))
+}
+
+/// Each value of a flag, those of `@FILE` one a line.
+fn each<T>(
+    given: &[String],
+    flag: &'static str,
+    reader: &Reader,
+    read: impl Fn(&str) -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<T>> {
+    let mut values = Vec::new();
+    for argument in given {
+        let Some(path) = argument.strip_prefix('@') else {
+            values.push(read(argument).with_context(|| format!("{flag} {}", shorten(argument)))?);
+            continue;
+        };
+        let text = reader.text(Path::new(path)).context(flag)?;
+        let before = values.len();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                let value = read(line);
+                values.push(value.with_context(|| format!("{flag} {path}, line {number}"))?);
+            }
+        }
+        anyhow::ensure!(values.len() > before, "{flag} {path}: nothing in it");
+    }
+    Ok(values)
+}
+
+/// The numbers that bound a query's range; none where a tag or nothing stands.
+pub(crate) fn bounds(query: &LogQuery) -> (Option<u64>, Option<u64>) {
+    let number = |tag: Option<BlockTag>| match tag {
+        Some(BlockTag::Number(number)) => Some(number),
+        _ => None,
+    };
+    match *query.blocks() {
+        BlockSelection::Range { from, to } => (number(from), number(to)),
+        _ => (None, None),
+    }
+}
+
+/// Whether standard input is asked for more than once.
+pub(crate) fn stdin_once<'a>(
+    args: &QueryArgs,
+    others: impl IntoIterator<Item = &'a String>,
+) -> Result<Reader, UsageError> {
+    let lists = [&args.address, &args.topic0, &args.topic1, &args.topic2, &args.topic3];
+    let listed = lists.into_iter().flatten().filter_map(|value| value.strip_prefix('@'));
+    let all: Vec<String> = args
+        .query
+        .iter()
+        .map(|path| path.display().to_string())
+        .chain(listed.map(str::to_owned))
+        .chain(others.into_iter().cloned())
+        .collect();
+    Reader::of(&all)
+}
+
+/// The names of a query's clauses, in the order in which it is compiled, and their values.
+pub(crate) fn clauses(query: &LogQuery) -> Vec<(String, Vec<String>)> {
+    let mut clauses = Vec::new();
+    if !query.address_set().is_empty() {
+        let addresses = query.address_set().iter().map(ToString::to_string).collect();
+        clauses.push(("addresses".into(), addresses));
+    }
+    for (position, topics) in query.topics().iter().enumerate() {
+        if !topics.is_any() {
+            let values = topics.values().iter().map(ToString::to_string).collect();
+            clauses.push((format!("topic{position}"), values));
+        }
+    }
+    clauses
+}

@@ -1,0 +1,339 @@
+//! Receipts of blocks from whatever holds them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::BufRead as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::HeaderView;
+use chainsieve::eth::receipts::BlockReceipts;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::headers::{Compressed, Entries, Kind, MAX_HEADER};
+use super::json_values::{JsonValue, JsonValues, in_text};
+use crate::input::decode_hex;
+use crate::output::grouped;
+use crate::source::Source;
+
+/// Receipts of one block are believed to be no larger: at 60 million gas, 8 gas for a byte of a
+/// log's data leaves less than 8 MB.
+const MAX_RLP: u64 = 64 << 20;
+/// In JSON they are some three times as large.
+const MAX_JSON: u64 = 256 << 20;
+
+/// Whose receipts they are, as their source says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Number(u64),
+    Hash(B256),
+    /// To be found out by their root.
+    Unknown,
+}
+
+/// What reads receipts gets them one block after the other.
+pub(crate) trait Receiver {
+    /// Whether receipts are wanted, so that others need not be read.
+    fn wants(&self, whose: Whose) -> bool;
+
+    /// Takes receipts, with the words for where they stand.
+    fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts);
+}
+
+/// The files that a path stands for: itself, or those of a folder that may hold receipts.
+pub(crate) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = entries.with_context(|| format!("receipts, {}", path.display()))?;
+    let mut files: Vec<_> = entries
+        .into_iter()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+            let extension = path.extension().and_then(OsStr::to_str);
+            name.contains("receipts") || matches!(extension, Some("era1" | "ere" | "erae"))
+        })
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        bail!(
+            "receipts, {}: no file with \"receipts\" in its name, and no archive",
+            path.display()
+        );
+    }
+    Ok(files)
+}
+
+/// Reads all receipts of a file.
+pub(crate) fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+    let name = path.display().to_string();
+    let mut read = || {
+        let mut source = match path.to_str() {
+            Some("-") => Source::open("-", "receipts")?,
+            _ => Source::file(path)?,
+        };
+        let start = source.peek()?;
+        let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
+        match text.first() {
+            None => bail!("nothing in it"),
+            Some(_) if start.starts_with(b"e2\0") => archive(source, &name, receiver),
+            Some(b'[' | b'{' | b'"') => json(source, &name, receiver),
+            Some(byte) if byte.is_ascii_hexdigit() => hex_lines(source, &name, receiver),
+            Some(0xc0..) => rlp(source, &name, receiver),
+            Some(byte) => bail!(
+                "it starts with byte 0x{byte:02x}, as neither RLP, JSON, hex nor an era1 or ere \
+                 archive does"
+            ),
+        }
+    };
+    read().with_context(|| format!("receipts, {name}"))
+}
+
+/// Receipts by the position of their block in an archive.
+fn archive(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+    let mut entries = Entries::new(source);
+    let mut header = Compressed::new(MAX_HEADER);
+    let mut receipts = Compressed::new(MAX_RLP);
+    let mut first = None;
+    let mut index = 0;
+    while let Some(entry) = entries.next()? {
+        match entry.kind {
+            Kind::Version => {
+                (first, index) = (None, 0);
+                entries.skip(entry)?;
+            }
+            Kind::Header if first.is_none() => {
+                let mut rlp = Vec::new();
+                header.read(&mut entries, entry, &mut rlp)?;
+                let place = || format!("byte {}", grouped(entry.at));
+                first = Some(HeaderView::decode(&rlp).with_context(place)?.number());
+            }
+            Kind::Receipts | Kind::SlimReceipts => {
+                let place = format!("byte {}", grouped(entry.at));
+                let first =
+                    first.with_context(|| format!("{place}: receipts before any header"))?;
+                let whose = Whose::Number(first.saturating_add(index));
+                index += 1;
+                if !receiver.wants(whose) {
+                    entries.skip(entry)?;
+                    continue;
+                }
+                let mut rlp = Vec::new();
+                receipts.read(&mut entries, entry, &mut rlp)?;
+                let read = match entry.kind {
+                    Kind::SlimReceipts => BlockReceipts::from_slim_list(&rlp),
+                    _ => BlockReceipts::from_rlp_list(&rlp),
+                };
+                let read = read.with_context(|| place.clone())?;
+                receiver.take(whose, format!("{name}, {place}"), &read);
+            }
+            _ => entries.skip(entry)?,
+        }
+    }
+    Ok(())
+}
+
+/// Lists of receipts, one behind the other.
+fn rlp(mut source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+    while !source.peek()?.is_empty() {
+        let at = source.offset();
+        let mut list = Vec::new();
+        source.append(1, &mut list)?;
+        let first = list[0];
+        if first < 0xc0 {
+            bail!("byte {}: 0x{first:02x} does not start a list of receipts", grouped(at));
+        }
+        let digits = u64::from(first.saturating_sub(0xf7));
+        let mut length = u64::from(first - 0xc0);
+        if digits > 0 {
+            if source.append(digits, &mut list)? < digits {
+                bail!("byte {}: the length of a list is cut off", grouped(at));
+            }
+            length = list[1..].iter().fold(0, |length, &byte| length << 8 | u64::from(byte));
+        }
+        if length > MAX_RLP {
+            bail!(
+                "byte {}: receipts of {} bytes; the limit is {}",
+                grouped(at),
+                grouped(length),
+                grouped(MAX_RLP)
+            );
+        }
+        if source.append(length, &mut list)? < length {
+            bail!(
+                "byte {}: the list has {} bytes, and the file ends",
+                grouped(at),
+                grouped(length)
+            );
+        }
+        let receipts = of_rlp(&list).with_context(|| format!("byte {}", grouped(at)))?;
+        let place = if at == 0 { name.to_owned() } else { format!("{name}, byte {}", grouped(at)) };
+        receiver.take(Whose::Unknown, place, &receipts);
+    }
+    Ok(())
+}
+
+fn hex_lines(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+    for (line, text) in (1..).zip(source.lines()) {
+        let text = text?;
+        let text = text.trim_start_matches('\u{feff}').trim();
+        if text.is_empty() {
+            continue;
+        }
+        let receipts = decode_hex(text.strip_prefix("0x").unwrap_or(text))
+            .and_then(|bytes| of_rlp(&bytes))
+            .with_context(|| format!("line {line}"))?;
+        receiver.take(Whose::Unknown, format!("{name}, line {line}"), &receipts);
+    }
+    Ok(())
+}
+
+/// Whichever form it is; one can't be taken for the other.
+fn of_rlp(list: &[u8]) -> anyhow::Result<BlockReceipts> {
+    BlockReceipts::from_rlp_list(list).or_else(|error| {
+        BlockReceipts::from_slim_list(list).map_err(|slim| {
+            anyhow!("neither receipts with their filters ({error}) nor slim ones ({slim})")
+        })
+    })
+}
+
+/// What a value of JSON may be: a node's reply, receipts under a block's hash, or one receipt.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Value<'a> {
+    jsonrpc: Option<serde::de::IgnoredAny>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    receipts: Option<&'a RawValue>,
+    hash: Option<B256>,
+    block_hash: Option<B256>,
+}
+
+/// Receipts that come one by one, until another block's begin.
+#[derive(Default)]
+struct Group {
+    of: Option<(Option<u64>, Option<B256>)>,
+    line: u64,
+    receipts: Vec<String>,
+    raw: Vec<Vec<u8>>,
+}
+
+fn json(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+    let mut values = JsonValues::new(source, MAX_JSON);
+    let mut group = Group::default();
+    while let Some(value) = values.next()? {
+        value_of_json(&value, name, &mut group, receiver)
+            .map_err(|error| anyhow!(in_text(&format!("{error:#}"), &value)))?;
+    }
+    group.end(name, receiver)
+}
+
+fn value_of_json(
+    value: &JsonValue,
+    name: &str,
+    group: &mut Group,
+    receiver: &mut impl Receiver,
+) -> anyhow::Result<()> {
+    let text = value.text.as_str();
+    let place = || format!("{name}, line {}", value.line);
+    if text.starts_with('"') {
+        let hex: String = serde_json::from_str(text)?;
+        group.begin((value.array, None), value.line, name, receiver)?;
+        group.raw.push(raw(&hex)?);
+        return Ok(());
+    }
+    if text.starts_with('[') {
+        let (whose, receipts) = list(text)?;
+        receiver.take(whose, place(), &receipts);
+        return Ok(());
+    }
+    let object: Value<'_> = serde_json::from_str(text)?;
+    if let Some(error) = object.error {
+        bail!("the node's reply is an error: {:.200}", error.get());
+    }
+    let hash = object.hash.or(object.block_hash);
+    match object.result.or(object.receipts) {
+        // A reply with one receipt counts as that receipt.
+        Some(inner) if inner.get().starts_with('{') => {
+            let receipt: Value<'_> = serde_json::from_str(inner.get()).context("result")?;
+            group.begin((value.array, receipt.block_hash), value.line, name, receiver)?;
+            group.receipts.push(inner.get().to_owned());
+        }
+        Some(inner) => {
+            let (whose, receipts) = list(inner.get())?;
+            receiver.take(hash.map_or(whose, Whose::Hash), place(), &receipts);
+        }
+        None if object.jsonrpc.is_some() => {
+            bail!("the node's reply has no result: it does not have the block's receipts")
+        }
+        None => {
+            group.begin((value.array, object.block_hash), value.line, name, receiver)?;
+            group.receipts.push(text.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// A list of receipts, as objects or as hex.
+fn list(text: &str) -> anyhow::Result<(Whose, BlockReceipts)> {
+    let elements: Vec<&RawValue> = serde_json::from_str(text)?;
+    if elements.first().is_some_and(|first| first.get().starts_with('"')) {
+        let hexes: Vec<String> = serde_json::from_str(text)?;
+        let encodings = hexes.iter().map(|hex| raw(hex)).collect::<anyhow::Result<Vec<_>>>()?;
+        return Ok((Whose::Unknown, BlockReceipts::from_encodings(&encodings)?));
+    }
+    let receipts = BlockReceipts::from_json(text)?;
+    Ok((claimed(&receipts), receipts))
+}
+
+/// The block that the receipts name.
+fn claimed(receipts: &BlockReceipts) -> Whose {
+    let hash = receipts.claims().iter().find_map(|claims| claims.block_hash);
+    let number = receipts.claims().iter().find_map(|claims| claims.block_number);
+    hash.map(Whose::Hash).or(number.map(Whose::Number)).unwrap_or(Whose::Unknown)
+}
+
+fn raw(hex: &str) -> anyhow::Result<Vec<u8>> {
+    decode_hex(hex.strip_prefix("0x").unwrap_or(hex))
+}
+
+impl Group {
+    fn begin(
+        &mut self,
+        of: (Option<u64>, Option<B256>),
+        line: u64,
+        name: &str,
+        receiver: &mut impl Receiver,
+    ) -> anyhow::Result<()> {
+        // Receipts outside of an array say by their block where they belong.
+        let same = self.of == Some(of);
+        if !same {
+            self.end(name, receiver)?;
+            (self.of, self.line) = (Some(of), line);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+        let Self { of, line, receipts, raw } = std::mem::take(self);
+        if of.is_none() {
+            return Ok(());
+        }
+        let (whose, receipts) = if raw.is_empty() {
+            let receipts = BlockReceipts::from_json_each(&receipts)?;
+            (claimed(&receipts), receipts)
+        } else {
+            (Whose::Unknown, BlockReceipts::from_encodings(&raw)?)
+        };
+        receiver.take(whose, format!("{name}, line {line}"), &receipts);
+        Ok(())
+    }
+}

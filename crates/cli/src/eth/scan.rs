@@ -1,0 +1,223 @@
+//! `eth scan`.
+
+use std::sync::OnceLock;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::bloom::{Answer, BloomView};
+use chainsieve::eth::fill::FillHistogram;
+use chainsieve::eth::forecast::expected_false;
+use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
+use chainsieve::eth::scan::Scanner;
+use chainsieve::simd::Backend;
+use serde_json::{Value, json};
+
+use super::linked::{self, Bounds};
+use super::query;
+use crate::args::eth::ScanArgs;
+use crate::output::{Exit, Lines, Page, Report, grouped, share};
+
+pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
+    let reader = query::stdin_once(&args.query, &args.headers.headers)?;
+    let query = query::read(&args.query, &reader)?;
+    let mut scan = Scan::new(args, query);
+    let compiled = scan.query.compile(Backend::best());
+    let (from, to) = query::bounds(&scan.query);
+    // An anchor may stand behind the range.
+    let kept = Bounds { from, to: to.filter(|_| args.anchor.is_empty()) };
+    // The order of tests comes from the first headers; all stretches have the same.
+    let scanner = OnceLock::new();
+    let find = |chain: &HeaderChain| {
+        let by = || Scanner::ordered_by(Backend::best(), &compiled, chain.blooms());
+        scanner.get_or_init(by).candidates(chain.blooms())
+    };
+    let mut lines = Lines::default();
+    linked::for_each(&args.headers, kept, find, |chain, found, progress| {
+        let text = scan.take(chain, &found, json);
+        if args.count || text.is_empty() {
+            return Ok(());
+        }
+        Ok(progress.suspend(|| lines.print(&text))?)
+    })?;
+    scan.check_coverage(from, to)?;
+    Ok(scan.report(args, &compiled))
+}
+
+/// What was found so far.
+struct Scan {
+    query: LogQuery,
+    from: u64,
+    to: u64,
+    at_hash: Option<B256>,
+    anchors: Vec<B256>,
+    fills: FillHistogram,
+    first: Option<u64>,
+    last: Option<(u64, B256)>,
+    anchored_to: Option<u64>,
+    candidates: u64,
+    no_information: u64,
+}
+
+impl Scan {
+    fn new(args: &ScanArgs, query: LogQuery) -> Self {
+        let (from, to) = query::bounds(&query);
+        let at_hash = match query.blocks() {
+            BlockSelection::AtHash(hash) => Some(*hash),
+            _ => None,
+        };
+        Self {
+            from: from.unwrap_or(0),
+            to: to.unwrap_or(u64::MAX),
+            at_hash,
+            anchors: args.anchor.iter().map(|anchor| anchor.0).collect(),
+            fills: FillHistogram::default(),
+            first: None,
+            last: None,
+            anchored_to: None,
+            candidates: 0,
+            no_information: 0,
+            query,
+        }
+    }
+
+    /// Counts a stretch of headers in; returns the lines of its candidates.
+    fn take(&mut self, chain: &HeaderChain, found: &[usize], json: bool) -> String {
+        let Some(numbers) = chain.numbers() else { return String::new() };
+        let anchored = chain.anchored_to(&self.anchors);
+        self.anchored_to = anchored.or(self.anchored_to);
+        let in_range = |number: u64| (self.from..=self.to).contains(&number);
+        for block in chain.blocks().filter(|block| in_range(block.number)) {
+            self.first.get_or_insert(block.number);
+            self.last = Some((block.number, block.hash));
+        }
+        let blocks = numbers.zip(chain.blooms()).filter(|(number, _)| in_range(*number));
+        self.fills.add(blocks.map(|(_, bloom)| bloom));
+        let mut text = String::new();
+        let mut blocks = chain.blocks();
+        let mut passed = 0;
+        for &index in found {
+            let Some(block) = blocks.nth(index - passed) else { break };
+            passed = index + 1;
+            let wanted = self.at_hash.is_none_or(|hash| hash == block.hash);
+            if !in_range(block.number) || !wanted {
+                continue;
+            }
+            let bloom = BloomView::from(block);
+            let informative = bloom.informative().is_some();
+            self.no_information += u64::from(!informative);
+            if self.candidates == 0 && !json {
+                text += "block        hash                                                                fill     answer\n";
+            }
+            self.candidates += 1;
+            let answer = if informative { Answer::Maybe } else { Answer::NoInformation };
+            text +=
+                &self.line(block.number, block.hash, answer, bloom.count_ones().unwrap_or(0), json);
+        }
+        text
+    }
+
+    fn line(&self, number: u64, hash: B256, answer: Answer, ones: u32, json: bool) -> String {
+        let maybe = answer == Answer::Maybe;
+        if json {
+            let answer = if maybe { "maybe" } else { "no_information" };
+            return format!("{}\n", json!({ "number": number, "hash": hash, "answer": answer }));
+        }
+        let answer = if maybe { "maybe" } else { "says nothing" };
+        let fill = format!("{:.1} %", f64::from(ones) / 20.48);
+        format!("{:<11}  {hash}  {fill:>7}  {answer}\n", grouped(number))
+    }
+
+    /// Whether the headers have the blocks that were asked for.
+    fn check_coverage(&self, from: Option<u64>, to: Option<u64>) -> anyhow::Result<()> {
+        let Some((last, _)) = self.last else {
+            anyhow::bail!("none of the headers is in the range of blocks");
+        };
+        let first = self.first.unwrap_or(last);
+        if let Some(from) = from.filter(|&from| from < first) {
+            anyhow::bail!("the headers begin at block {first}, the range at block {from}");
+        }
+        if let Some(to) = to.filter(|&to| to > last) {
+            anyhow::bail!("the headers end at block {last}, the range at block {to}");
+        }
+        Ok(())
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let (last, hash) = self.last.unwrap_or_default();
+        match self.anchored_to {
+            None if self.anchors.is_empty() => warnings.push(format!(
+                "nothing is authenticated: the result is as good as the source of the headers. With \
+                 the hash of a block that you trust, of this one or one behind it, --anchor proves it: \
+                 the last is block {last}, {hash}"
+            )),
+            None => warnings.push(String::from(
+                "no header has the hash of an anchor: nothing is authenticated",
+            )),
+            Some(anchored) if anchored < last => warnings.push(format!(
+                "headers behind block {anchored}, the highest anchor, may be anyone's"
+            )),
+            Some(_) => {}
+        }
+        if self.query.compile(Backend::best()).matches_everything() {
+            warnings.push(String::from("the query wants every log: every block is a candidate"));
+        }
+        warnings
+    }
+
+    fn report(&self, args: &ScanArgs, compiled: &CompiledQuery) -> Report {
+        let blocks = self.fills.filters();
+        let of_blocks = |count: f64| if blocks == 0 { 0.0 } else { count / to_float(blocks) };
+        let passed = of_blocks(to_float(self.candidates));
+        let rate = of_blocks(expected_false(compiled, &self.fills));
+        let (last, last_hash) = self.last.unwrap_or_default();
+        let first = self.first.unwrap_or_default();
+        let warnings = self.warnings();
+        let query: Value = serde_json::from_str(&self.query.to_json()).unwrap_or_default();
+        let json = json!({
+            "blocks": blocks,
+            "first": first,
+            "last": last,
+            "last_hash": last_hash,
+            "candidates": self.candidates,
+            "no_information": self.no_information,
+            "share": passed,
+            "rate": rate,
+            "fill": self.fills.mean_fill(),
+            "anchored_to": self.anchored_to,
+            "query": query,
+            "semantics": args.query.semantics.name(),
+            "warnings": warnings,
+        });
+        let mut page = Page::default();
+        if self.candidates > 0 && !args.count {
+            page.line("");
+        }
+        let none = match self.no_information {
+            0 => String::new(),
+            count => format!(", of which {} by filters that say nothing", grouped(count)),
+        };
+        page.fields(vec![
+            ("blocks", format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))),
+            ("candidates", format!("{}, {}{none}", grouped(self.candidates), share(passed))),
+            ("by chance", format!("{} of blocks that hold nothing pass", share(rate))),
+            ("fill", format!("{} on average", share(self.fills.mean_fill()))),
+            (
+                "authentic",
+                match self.anchored_to {
+                    Some(anchored) if anchored >= last => "all blocks".into(),
+                    Some(anchored) => format!("blocks up to {}", grouped(anchored)),
+                    None => "unknown".into(),
+                },
+            ),
+        ]);
+        page.warnings(&warnings);
+        let exit = if self.candidates > 0 { Exit::YesAfterLines } else { Exit::NoAfterLines };
+        Report { page, json, payload: None, exit }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of blocks")]
+fn to_float(count: u64) -> f64 {
+    count as f64
+}

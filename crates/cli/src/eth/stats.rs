@@ -1,0 +1,313 @@
+//! `eth stats`.
+
+use std::mem;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::fill::FillHistogram;
+use chainsieve::eth::header::HeaderView;
+use serde_json::{Value, json};
+
+use super::chart::{self, Axis, Chart, Point};
+use super::headers::Headers;
+use crate::args::eth::{Buckets, StatsArgs};
+use crate::calendar::Utc;
+use crate::input::write;
+use crate::output::{Exit, Page, Report, count, grouped, share};
+
+/// Rows of a table that still reads well.
+const ROWS: usize = 24;
+/// Points of a line that a chart can show.
+const POINTS: usize = 240;
+/// Buckets kept while reading: when there are more, ten become one.
+const KEPT: usize = 1000;
+
+pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
+    let mut stats = Stats::new(args.by);
+    let mut headers = Headers::new(&args.headers, args.format);
+    while let Some(batch) = headers.next_batch()? {
+        for header in batch.headers() {
+            stats.add(&header?.1);
+        }
+    }
+    let rows = match args.by {
+        Buckets::Auto => stats.merged(ROWS),
+        Buckets::Month | Buckets::Blocks(_) => stats.buckets.clone(),
+    };
+    let total = stats.total();
+    if let Some(path) = &args.svg {
+        let chart = chart(&stats, args, &total);
+        write(path, chart::svg(&chart).as_bytes())?;
+    }
+    let page = page(&rows, &total, stats.linked, args);
+    let mut json = total.json();
+    json["linked"] = json!(stats.linked);
+    json["buckets"] = rows.iter().map(Bucket::json).collect();
+    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+}
+
+/// Blocks that are looked at together.
+#[derive(Debug, Clone)]
+struct Bucket {
+    /// What the bucket covers: a multiple of the width, or months since year 0.
+    key: u64,
+    first: u64,
+    last: u64,
+    first_time: u64,
+    last_time: u64,
+    /// Filters that have not 256 bytes.
+    without_filter: u64,
+    fills: FillHistogram,
+}
+
+impl Bucket {
+    fn new(key: u64, header: &HeaderView<'_>) -> Self {
+        let (number, time) = (header.number(), header.timestamp());
+        Self {
+            key,
+            first: number,
+            last: number,
+            first_time: time,
+            last_time: time,
+            without_filter: 0,
+            fills: FillHistogram::default(),
+        }
+    }
+
+    fn add(&mut self, header: &HeaderView<'_>) {
+        self.cover(header.number(), header.timestamp());
+        match header.logs_bloom().bytes() {
+            Some(bytes) => self.fills.add([bytes]),
+            None => {
+                self.without_filter += 1;
+                self.fills.add([&[u8::MAX; 256]]);
+            }
+        }
+    }
+
+    fn cover(&mut self, number: u64, time: u64) {
+        self.first = self.first.min(number);
+        self.last = self.last.max(number);
+        self.first_time = self.first_time.min(time);
+        self.last_time = self.last_time.max(time);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.cover(other.first, other.first_time);
+        self.cover(other.last, other.last_time);
+        self.without_filter += other.without_filter;
+        self.fills.merge(&other.fills);
+    }
+
+    /// The share of blocks that one, two and three absent values pass.
+    fn rates(&self) -> [f64; 3] {
+        [3, 6, 9].map(|bits| self.fills.false_positive_rate(bits))
+    }
+
+    fn json(&self) -> Value {
+        let fills = &self.fills;
+        json!({
+            "blocks": fills.filters(),
+            "first": self.first,
+            "last": self.last,
+            "first_time": self.first_time,
+            "last_time": self.last_time,
+            "no_information": fills.uninformative(),
+            "empty": fills.empty(),
+            "fill": {
+                "min": fills.quantile(0.0),
+                "p10": fills.quantile(0.1),
+                "median": fills.quantile(0.5),
+                "mean": fills.mean_fill(),
+                "p90": fills.quantile(0.9),
+                "max": fills.quantile(1.0),
+            },
+            "rates": self.rates(),
+        })
+    }
+}
+
+/// The headers so far, in buckets by number or by month, ascending.
+struct Stats {
+    by: Buckets,
+    /// Blocks that a bucket covers; 1 by month.
+    width: u64,
+    buckets: Vec<Bucket>,
+    last: Option<(B256, u64)>,
+    linked: bool,
+}
+
+impl Stats {
+    fn new(by: Buckets) -> Self {
+        let width = if let Buckets::Blocks(width) = by { width } else { 1 };
+        Self { by, width, buckets: Vec::new(), last: None, linked: true }
+    }
+
+    fn add(&mut self, header: &HeaderView<'_>) {
+        let number = header.number();
+        let parent = header.parent_hash();
+        self.linked &= self
+            .last
+            .is_none_or(|(hash, last)| hash == parent && last.checked_add(1) == Some(number));
+        self.last = Some((header.hash(), number));
+        let key = match self.by {
+            Buckets::Month => {
+                let Utc { year, month, .. } = Utc::new(header.timestamp());
+                year * 12 + month - 1
+            }
+            Buckets::Auto | Buckets::Blocks(_) => number / self.width,
+        };
+        let at = self.buckets.binary_search_by_key(&key, |bucket| bucket.key);
+        let at = at.unwrap_or_else(|at| {
+            self.buckets.insert(at, Bucket::new(key, header));
+            at
+        });
+        self.buckets[at].add(header);
+        if self.by == Buckets::Auto && self.buckets.len() > KEPT {
+            self.buckets = group(mem::take(&mut self.buckets), 10);
+            self.width *= 10;
+        }
+    }
+
+    fn total(&self) -> Bucket {
+        let mut buckets = self.buckets.iter();
+        let mut total = buckets.next().expect("no headers is an error of the reader").clone();
+        buckets.for_each(|bucket| total.merge(bucket));
+        total
+    }
+
+    /// At most so many buckets, each of a round number of blocks or months.
+    fn merged(&self, most: usize) -> Vec<Bucket> {
+        let steps = match self.by {
+            Buckets::Month => [3, 12, 60, 120, 1200],
+            Buckets::Auto | Buckets::Blocks(_) => [2, 5, 10, 20, 50],
+        };
+        let mut merged = self.buckets.clone();
+        let mut scale = 1;
+        while merged.len() > most {
+            for step in steps {
+                merged = group(self.buckets.clone(), scale * step);
+                if merged.len() <= most {
+                    break;
+                }
+            }
+            scale *= steps[4] * 2;
+        }
+        merged
+    }
+}
+
+/// Joins neighbours whose keys are of the same multiple of `by`.
+fn group(buckets: Vec<Bucket>, by: u64) -> Vec<Bucket> {
+    let mut groups: Vec<Bucket> = Vec::new();
+    for mut bucket in buckets {
+        bucket.key /= by;
+        match groups.last_mut() {
+            Some(group) if group.key == bucket.key => group.merge(&bucket),
+            _ => groups.push(bucket),
+        }
+    }
+    groups
+}
+
+fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page {
+    let mut page = Page::default();
+    let cells = |bucket: &Bucket, name: String| {
+        let fills = &bucket.fills;
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let [one, two, three] = bucket.rates().map(share);
+        let from = Utc::new(bucket.first_time);
+        let to = Utc::new(bucket.last_time);
+        let time = match args.by {
+            Buckets::Month => format!("{:04}-{:02}", from.year, from.month),
+            _ if from.date() == to.date() => from.date(),
+            _ => format!("{} to {}", from.date(), to.date()),
+        };
+        vec![
+            name,
+            time,
+            grouped(fills.filters()),
+            percent(fills.quantile(0.1)),
+            percent(fills.quantile(0.5)),
+            percent(fills.quantile(0.9)),
+            one,
+            two,
+            three,
+        ]
+    };
+    let range = |bucket: &Bucket| {
+        if bucket.first == bucket.last {
+            grouped(bucket.first)
+        } else {
+            format!("{} – {}", grouped(bucket.first), grouped(bucket.last))
+        }
+    };
+    let mut table: Vec<_> = rows.iter().map(|bucket| cells(bucket, range(bucket))).collect();
+    if rows.len() > 1 {
+        table.push(cells(total, "all".into()));
+    }
+    let head = vec![
+        "blocks", "time", "count", "fill p10", "median", "p90", "1 value", "2 values", "3 values",
+    ];
+    page.table(head, table);
+    page.line("");
+    page.line(
+        "Fill: share of a filter's 2,048 bits that are set. Values: share of blocks whose filter",
+    );
+    page.line("says \"maybe\" for so many addresses or topics that the block does not hold.");
+    let fills = &total.fills;
+    let mut notes = Vec::new();
+    if fills.empty() > 0 {
+        notes.push(format!("{} without logs", count_of(fills.empty())));
+    }
+    let full = fills.uninformative() - total.without_filter;
+    if full > 0 {
+        notes.push(format!("{} with every bit set", count_of(full)));
+    }
+    if total.without_filter > 0 {
+        notes.push(format!("{} without a filter of 256 bytes", count_of(total.without_filter)));
+    }
+    if !linked {
+        notes.push("the headers are not one chain".into());
+    }
+    if !notes.is_empty() {
+        page.line(format!("Of them {}.", notes.join(", ")));
+    }
+    if let Some(path) = &args.svg {
+        page.line(format!("Chart: {}", path.display()));
+    }
+    page
+}
+
+fn count_of(blocks: u64) -> String {
+    count(usize::try_from(blocks).unwrap_or(usize::MAX), "block")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a chart is less exact")]
+fn chart(stats: &Stats, args: &StatsArgs, total: &Bucket) -> Chart {
+    let by_month = args.by == Buckets::Month;
+    let points = stats
+        .merged(POINTS)
+        .iter()
+        .map(|bucket| Point {
+            x: if by_month {
+                (bucket.first_time as f64 + bucket.last_time as f64) / 2.0
+            } else {
+                (bucket.first as f64 + bucket.last as f64) / 2.0
+            },
+            low: bucket.fills.quantile(0.1),
+            median: bucket.fills.quantile(0.5),
+            high: bucket.fills.quantile(0.9),
+            rates: bucket.rates(),
+        })
+        .collect();
+    let title = args.title.clone().unwrap_or_else(|| "How full the log filters are".into());
+    let subtitle = format!(
+        "{} blocks, {} to {}, {} to {}",
+        grouped(total.fills.filters()),
+        grouped(total.first),
+        grouped(total.last),
+        Utc::new(total.first_time).date(),
+        Utc::new(total.last_time).date()
+    );
+    Chart { title, subtitle, axis: if by_month { Axis::Time } else { Axis::Blocks }, points }
+}

@@ -1,0 +1,59 @@
+//! Which blocks of a stretch may hold logs of a query, how sure that is, and what it will cost to
+//! look into them. Nothing but headers is read.
+//!
+//! `cargo run --example scan_headers`
+
+use std::error::Error;
+
+use chainsieve::alloy_primitives::{B256, address};
+use chainsieve::eth::forecast::Forecast;
+use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::log_query::LogQuery;
+use chainsieve::eth::scan;
+use chainsieve::simd::Backend;
+
+/// Headers of mainnet, seven consecutive ones of May 2025 among them.
+const HEADERS: &str = include_str!("../fixtures/ethereum/headers.json");
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let rows: Vec<serde_json::Value> = serde_json::from_str(HEADERS)?;
+    let mut rlp = Vec::new();
+    for number in 22_431_080_u64..=22_431_086 {
+        let row = rows.iter().find(|row| row["number"] == number).ok_or("no such header")?;
+        let digits = row["header"].as_str().ok_or("no header")?;
+        rlp.extend(hex::decode(digits.trim_start_matches("0x"))?);
+    }
+
+    // Linked by parent hash: the trusted hash of the last block authenticates all before it.
+    let mut chain = HeaderChain::new();
+    chain.extend_from_rlp(Backend::best(), &rlp)?;
+    let trusted: B256 =
+        "0xda4fb6651ac95062a61b2d58af531a01c9ea4b2e56aa0d4214d070e1ab2ae18b".parse()?;
+    let anchored = chain.anchored_to(&[trusted]).ok_or("these headers lead to another block")?;
+    println!("{} headers, authentic up to block {anchored}", chain.len());
+
+    // Transfers of the DAI stablecoin.
+    let query = LogQuery::new()
+        .address(address!("6b175474e89094c44da98b954eedeac495271d0f"))
+        .event("Transfer(address,address,uint256)")?
+        .compile(Backend::best());
+    let candidates = scan::candidates(Backend::best(), &query, chain.blooms());
+    for (index, block) in chain.blocks().enumerate() {
+        let answer = if candidates.contains(&index) { "perhaps" } else { "no: proven" };
+        println!("block {}: {answer}", block.number);
+    }
+
+    let mut forecast = Forecast::new(query);
+    forecast.add(Backend::best(), &chain);
+    println!(
+        "{} candidates, {:.1} expected by chance; about {:.0} kB of receipts",
+        forecast.candidates(),
+        forecast.expected_false(),
+        forecast.slim_bytes() / 1e3
+    );
+    for (name, clause) in ["address", "topic 0"].into_iter().zip(forecast.clauses()) {
+        let note = if clause.selects_nothing() { ", which selects nothing" } else { "" };
+        println!("{name} alone: {:.0} % of blocks{note}", clause.share() * 100.0);
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! A notifier with many customers: each new header is tested against all their watches at once,
+//! and only those that it may concern ask for receipts.
+//!
+//! `cargo run --example watch_header`
+
+use std::error::Error;
+
+use chainsieve::alloy_primitives::{Address, U256};
+use chainsieve::eth::header::HeaderView;
+use chainsieve::eth::log_query::{LogQuery, Semantics};
+use chainsieve::eth::receipts::BlockReceipts;
+use chainsieve::eth::scan::WatchList;
+use chainsieve::simd::Backend;
+
+/// Block 17,686,111 of mainnet with all its receipts.
+const BLOCK: &str = include_str!("../fixtures/ethereum/blocks/mainnet_17686111.json");
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // 10,000 customers wait for tokens: the transfer's receiver is topic 2.
+    let customer = |number: u64| -> Result<LogQuery, Box<dyn Error>> {
+        let account: Address = match number {
+            7 => "0x3fc91a3afd70395cd496c647d5a6cc9d4b2b7fad".parse()?,
+            _ => Address::from_word(U256::from(0xc0ff_ee00 + number).into()),
+        };
+        Ok(LogQuery::new().event("Transfer(address,address,uint256)")?.topic2(account))
+    };
+    let queries: Vec<LogQuery> = (0..10_000).map(customer).collect::<Result<_, _>>()?;
+    let compiled: Vec<_> = queries.iter().map(|query| query.compile(Backend::best())).collect();
+    let watches = WatchList::new(&compiled);
+
+    let block: serde_json::Value = serde_json::from_str(BLOCK)?;
+    let bytes = |value: &serde_json::Value| {
+        hex::decode(value.as_str().unwrap_or_default().trim_start_matches("0x"))
+    };
+    let header = bytes(&block["header"])?;
+    let header = HeaderView::decode(&header)?;
+    let perhaps = watches.matching(Backend::best(), header.logs_bloom());
+    println!("block {}: {} of {} watches perhaps", header.number(), perhaps.len(), watches.len());
+
+    // One of them at least is a "maybe": all receipts of the block settle it for all.
+    let receipts = block["receipts"].as_array().ok_or("no receipts")?;
+    let receipts: Vec<Vec<u8>> = receipts.iter().map(bytes).collect::<Result<_, _>>()?;
+    let receipts = BlockReceipts::from_encodings(&receipts)?;
+    let verified = receipts.verify(header.receipts_root(), header.logs_bloom())?;
+    for id in perhaps {
+        let query = &queries[id as usize];
+        let found = verified.logs_matching(|log| query.matches(log, Semantics::Geth)).count();
+        if found > 0 {
+            println!("customer {id}: {found} transfers");
+        }
+    }
+    Ok(())
+}

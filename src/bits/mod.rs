@@ -1,0 +1,3 @@
+//! Arrangements of bits, whatever they stand for.
+
+pub(crate) mod transpose;

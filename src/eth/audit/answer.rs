@@ -1,0 +1,252 @@
+//! The answered logs: what they say by themselves, and which block each belongs to.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::ops::RangeInclusive;
+
+use alloy_primitives::{B256, Bytes};
+
+use super::blocks::Blocks;
+use super::proof::lacks;
+use super::{Finding, FindingKind, ForgedLog, Forgery, Grounds, Question, WrongField};
+use crate::eth::bloom::BloomView;
+use crate::eth::chain_profile::ReceiptsScope;
+use crate::eth::header::HeaderChain;
+use crate::eth::log::LocatedLog;
+use crate::eth::log_query::ResolvedBlocks;
+use crate::hash::keccak256;
+
+/// A log whose block is one of those that were asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed {
+    /// Number of the block on the chain.
+    pub(super) number: u64,
+    /// Index into the answer.
+    pub(super) at: usize,
+    pub(super) existence: Existence,
+}
+
+/// Whether a log is in its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Existence {
+    Unknown,
+    /// It is, in this receipt.
+    InReceipt(u64),
+    /// It is not, or it repeats another.
+    No,
+}
+
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    logs: &'a [LocatedLog],
+    /// By block, then by index.
+    placed: Vec<Placed>,
+    /// Hashes of the transactions of blocks, by number.
+    transactions: BTreeMap<u64, Vec<B256>>,
+    unbound: usize,
+}
+
+impl<'a> Answer<'a> {
+    /// Sorts the logs into blocks, and adds what they and the headers alone show.
+    pub(super) fn new(
+        question: &Question<'a>,
+        range: &RangeInclusive<u64>,
+        anchored_to: Option<u64>,
+        logs: &'a [LocatedLog],
+        findings: &mut Vec<Finding>,
+    ) -> Self {
+        let mut places = Places::new(question.chain);
+        let mut placed = Vec::new();
+        for (at, log) in logs.iter().enumerate() {
+            let number = places.number_of(log);
+            let grounds = number.map_or(Grounds::Answer, |n| Grounds::of_block(n, anchored_to));
+            let mut found = |grounds, kind| findings.push(Finding { block: number, grounds, kind });
+            if log.removed {
+                found(grounds, FindingKind::Removed { at });
+                continue;
+            }
+            if let Some(kind) = not_wanted(question, at, log) {
+                found(Grounds::Answer, kind);
+            }
+            if let ResolvedBlocks::AtHash(hash) = question.blocks
+                && log.block_hash != hash
+            {
+                found(Grounds::Answer, FindingKind::OutOfRange { at });
+                continue;
+            }
+            let Some(number) = number else {
+                if range.contains(&log.block_number) {
+                    let grounds = Grounds::of_block(log.block_number, anchored_to);
+                    found(grounds, FindingKind::OtherFork { at });
+                } else {
+                    found(Grounds::Answer, FindingKind::OutOfRange { at });
+                }
+                continue;
+            };
+            let block = question.chain.block(number);
+            if log.block_number != number {
+                let field = WrongField::BlockNumber { actual: number };
+                found(grounds, FindingKind::WrongField { at, field });
+            }
+            if let (Some(said), Some(actual)) = (log.block_timestamp, block.map(|b| b.timestamp))
+                && said != actual
+            {
+                let field = WrongField::BlockTimestamp { actual };
+                found(grounds, FindingKind::WrongField { at, field });
+            }
+            if range.contains(&number) {
+                placed.push(Placed { number, at, existence: Existence::Unknown });
+            } else {
+                found(grounds, FindingKind::OutOfRange { at });
+            }
+        }
+        let mut answer = Self { logs, placed, transactions: BTreeMap::new(), unbound: 0 };
+        answer.set_repetitions_aside(question, findings);
+        answer
+    }
+
+    pub(super) fn log(&self, at: usize) -> &'a LocatedLog {
+        &self.logs[at]
+    }
+
+    /// The logs of a block.
+    pub(super) fn of_block(&mut self, number: u64) -> &mut [Placed] {
+        let start = self.placed.partition_point(|placed| placed.number < number);
+        let length = self.placed[start..].partition_point(|placed| placed.number == number);
+        &mut self.placed[start..start + length]
+    }
+
+    /// Keeps the hashes of a block's transactions, which are the block's.
+    pub(super) fn bind_transactions(&mut self, number: u64, encodings: &[Bytes]) {
+        if !self.of_block(number).is_empty() {
+            let hashes = encodings.iter().map(|bytes| B256::new(keccak256(bytes))).collect();
+            self.transactions.insert(number, hashes);
+        }
+    }
+
+    /// Adds what could only be said at the end.
+    pub(super) fn finish(
+        &mut self,
+        question: &Question<'_>,
+        anchored_to: Option<u64>,
+        blocks: &Blocks,
+        unsound: &[RangeInclusive<u64>],
+        findings: &mut Vec<Finding>,
+    ) {
+        for placed in &self.placed {
+            let &Placed { number, at, existence } = placed;
+            let log = &self.logs[at];
+            let grounds = Grounds::of_block(number, anchored_to);
+            let stretch = question.profile.at(number);
+            if existence == Existence::Unknown && !blocks.is_checked(number) {
+                let usable = stretch.bloom.proves_absence()
+                    && !unsound.iter().any(|numbers| numbers.contains(&number));
+                let bits = question.chain.block(number).filter(|_| usable);
+                let bits = bits.and_then(|block| BloomView::from(block.bloom).informative());
+                if bits.is_some_and(|bits| lacks(bits, &log.log)) {
+                    let forged = forged(at, log, Forgery::Bloom);
+                    findings.push(Finding { block: Some(number), grounds, kind: forged });
+                    continue;
+                }
+            }
+            let Some(claimed) = log.transaction_hash else { continue };
+            let index = match existence {
+                Existence::No => continue,
+                Existence::InReceipt(index) => index,
+                Existence::Unknown => log.transaction_index,
+            };
+            let hashes = self.transactions.get(&number);
+            let hashes = hashes.filter(|_| stretch.receipts == ReceiptsScope::EveryLog);
+            let Some(hashes) = hashes else {
+                self.unbound += 1;
+                continue;
+            };
+            let actual = usize::try_from(index).ok().and_then(|at| hashes.get(at).copied());
+            if actual != Some(claimed) {
+                let field = WrongField::TransactionHash { actual };
+                let kind = FindingKind::WrongField { at, field };
+                findings.push(Finding { block: Some(number), grounds, kind });
+            }
+        }
+    }
+
+    pub(super) fn unbound_transaction_hashes(&self) -> usize {
+        self.unbound
+    }
+
+    /// Takes out logs that are the same in block, place and content. Where nodes also return logs
+    /// that no receipt has, their places are not known to be unique, and nothing is taken out.
+    fn set_repetitions_aside(&mut self, question: &Question<'_>, findings: &mut Vec<Finding>) {
+        let logs = self.logs;
+        let by_log = |a: &Placed, b: &Placed| {
+            a.number.cmp(&b.number).then_with(|| compare(&logs[a.at], &logs[b.at]))
+        };
+        self.placed.sort_unstable_by(|a, b| by_log(a, b).then(a.at.cmp(&b.at)));
+        self.placed.dedup_by(|later, earlier| {
+            let scope = question.profile.at(earlier.number).receipts;
+            let same = scope == ReceiptsScope::EveryLog && by_log(later, earlier).is_eq();
+            if same {
+                let kind = FindingKind::Duplicate { at: later.at, first: earlier.at };
+                let block = Some(earlier.number);
+                findings.push(Finding { block, grounds: Grounds::Answer, kind });
+            }
+            same
+        });
+        self.placed.sort_unstable_by_key(|placed| (placed.number, placed.at));
+    }
+}
+
+pub(super) fn forged(at: usize, log: &LocatedLog, forgery: Forgery) -> FindingKind {
+    let forged = ForgedLog { at, log: log.clone(), forgery, instead: None };
+    FindingKind::ForgedLog(Box::new(forged))
+}
+
+/// Place and content of logs of one block.
+fn compare(a: &LocatedLog, b: &LocatedLog) -> Ordering {
+    let place = |log: &LocatedLog| (log.log_index, log.transaction_index, log.log.address);
+    place(a)
+        .cmp(&place(b))
+        .then_with(|| a.log.topics().cmp(b.log.topics()))
+        .then_with(|| a.log.data.data.cmp(&b.log.data.data))
+}
+
+fn not_wanted(question: &Question<'_>, at: usize, log: &LocatedLog) -> Option<FindingKind> {
+    let query = question.query;
+    if query.matches(&log.log, question.semantics) {
+        None
+    } else if query.depends_on_semantics(&log.log) {
+        Some(FindingKind::ArityDependent { at: Some(at), log: Box::new(log.clone()) })
+    } else {
+        Some(FindingKind::NotMatching { at })
+    }
+}
+
+/// Numbers of blocks by hash.
+struct Places<'a> {
+    chain: &'a HeaderChain,
+    /// All blocks by hash, made when a log's own number does not lead to its block.
+    by_hash: Option<Vec<(B256, u64)>>,
+}
+
+impl<'a> Places<'a> {
+    fn new(chain: &'a HeaderChain) -> Self {
+        Self { chain, by_hash: None }
+    }
+
+    /// The number of the log's block on the chain.
+    fn number_of(&mut self, log: &LocatedLog) -> Option<u64> {
+        let hash = log.block_hash;
+        if self.chain.block(log.block_number).is_some_and(|block| block.hash == hash) {
+            return Some(log.block_number);
+        }
+        let by_hash = self.by_hash.get_or_insert_with(|| {
+            let mut all: Vec<_> = self.chain.blocks().map(|b| (b.hash, b.number)).collect();
+            all.sort_unstable();
+            all
+        });
+        let at = by_hash.binary_search_by_key(&hash, |(hash, _)| *hash).ok()?;
+        by_hash.get(at).map(|(_, number)| *number)
+    }
+}

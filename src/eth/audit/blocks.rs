@@ -1,0 +1,171 @@
+//! The blocks that an audit looks into, and how far it is with each.
+
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+use alloy_primitives::B256;
+
+use super::{Question, Undecidable, Verdict};
+use crate::eth::chain_profile::{ChainProfile, ReceiptsScope};
+use crate::eth::header::HeaderChain;
+use crate::eth::scan;
+use crate::simd::Backend;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Its receipts are wanted.
+    Open,
+    /// Nobody has them.
+    GivenUp,
+    /// They came, and can't be hashed.
+    PostStateMissing,
+    /// Compared with the answer.
+    Checked,
+    /// Compared with the answer, and not all that nodes return.
+    PartlyChecked,
+}
+
+/// The blocks that their filters don't rule out.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    /// Ascending.
+    states: Vec<(u64, State)>,
+    by_hash: Vec<(B256, u64)>,
+    /// Blocks whose filter lacks bits, against what the profile says.
+    contradicted: Vec<u64>,
+}
+
+impl Blocks {
+    pub(super) fn new(question: &Question<'_>, range: &RangeInclusive<u64>) -> Self {
+        let mut states = Vec::new();
+        let mut add = |number| states.push((number, State::Open));
+        let query = question.query.compile(Backend::best());
+        for (stretch, numbers) in stretches(question.profile, range) {
+            if question.profile.stretches()[stretch].bloom.proves_absence() {
+                let blooms = blooms(question.chain, &numbers);
+                for at in scan::candidates(Backend::best(), &query, blooms) {
+                    add(numbers.start() + at as u64);
+                }
+            } else {
+                numbers.for_each(&mut add);
+            }
+        }
+        let hash = |&(number, _): &(u64, State)| Some((question.chain.block(number)?.hash, number));
+        let mut by_hash: Vec<_> = states.iter().filter_map(hash).collect();
+        by_hash.sort_unstable();
+        Self { states, by_hash, contradicted: Vec::new() }
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.states.iter().map(|(number, _)| *number)
+    }
+
+    /// The blocks whose receipts are wanted.
+    pub(super) fn open(&self) -> impl Iterator<Item = u64> {
+        let open = self.states.iter().filter(|(_, state)| *state == State::Open);
+        open.map(|(number, _)| *number)
+    }
+
+    pub(super) fn number_of(&self, hash: B256) -> Option<u64> {
+        let at = self.by_hash.binary_search_by_key(&hash, |(hash, _)| *hash).ok()?;
+        self.by_hash.get(at).map(|(_, number)| *number)
+    }
+
+    pub(super) fn state(&self, number: u64) -> Option<State> {
+        self.states.get(self.index(number)?).map(|(_, state)| *state)
+    }
+
+    /// Whether the block's receipts were compared with the answer.
+    pub(super) fn is_checked(&self, number: u64) -> bool {
+        matches!(self.state(number), Some(State::Checked | State::PartlyChecked))
+    }
+
+    /// Whether all of them were compared with the answer, and with all that nodes return.
+    pub(super) fn are_all_checked(&self) -> bool {
+        self.states.iter().all(|(_, state)| *state == State::Checked)
+    }
+
+    pub(super) fn check(&mut self, number: u64, scope: ReceiptsScope) {
+        let state = match scope {
+            ReceiptsScope::EveryLog => State::Checked,
+            ReceiptsScope::NotEveryLog => State::PartlyChecked,
+        };
+        self.set(number, state);
+    }
+
+    pub(super) fn give_up(&mut self, number: u64) {
+        if self.state(number) == Some(State::Open) {
+            self.set(number, State::GivenUp);
+        }
+    }
+
+    pub(super) fn miss_post_states(&mut self, number: u64) {
+        self.set(number, State::PostStateMissing);
+    }
+
+    /// The filter of this block lacks bits.
+    pub(super) fn contradict(&mut self, number: u64) {
+        self.contradicted.push(number);
+    }
+
+    /// The stretches of the profile that a block has shown to be wrong.
+    pub(super) fn unsound_stretches(&self, profile: &ChainProfile) -> Vec<RangeInclusive<u64>> {
+        let all = stretches(profile, &(0..=u64::MAX));
+        let wrong = |numbers: &RangeInclusive<u64>| {
+            self.contradicted.iter().any(|number| numbers.contains(number))
+        };
+        all.map(|(_, numbers)| numbers).filter(wrong).collect()
+    }
+
+    pub(super) fn verdict(&self, number: u64, anchored_to: Option<u64>) -> Verdict {
+        if anchored_to.is_none_or(|anchored| number > anchored) {
+            return Verdict::Undecidable(Undecidable::Unanchored);
+        }
+        match self.state(number) {
+            None => Verdict::AbsentByBloom,
+            Some(State::Open | State::GivenUp) => {
+                Verdict::Undecidable(Undecidable::ReceiptsNotSupplied)
+            }
+            Some(State::PostStateMissing) => Verdict::Undecidable(Undecidable::PostStateMissing),
+            Some(State::PartlyChecked) => Verdict::Undecidable(Undecidable::ReceiptsNotEveryLog),
+            Some(State::Checked) => Verdict::CheckedByReceipts,
+        }
+    }
+
+    fn index(&self, number: u64) -> Option<usize> {
+        self.states.binary_search_by_key(&number, |(number, _)| *number).ok()
+    }
+
+    fn set(&mut self, number: u64, to: State) {
+        let index = self.index(number);
+        if let Some((_, state)) = index.and_then(|index| self.states.get_mut(index)) {
+            *state = to;
+        }
+    }
+}
+
+/// The parts of a range of which a profile says the same, each with the stretch's index.
+fn stretches(
+    profile: &ChainProfile,
+    range: &RangeInclusive<u64>,
+) -> impl Iterator<Item = (usize, RangeInclusive<u64>)> {
+    let stretches = profile.stretches();
+    stretches.iter().enumerate().filter_map(move |(index, stretch)| {
+        let first = stretch.first.max(*range.start());
+        let behind = stretches.get(index + 1).map_or(u64::MAX, |next| next.first - 1);
+        let last = behind.min(*range.end());
+        (first <= last).then_some((index, first..=last))
+    })
+}
+
+/// The filters of these blocks, which are on the chain.
+fn blooms<'a>(
+    chain: &'a HeaderChain,
+    numbers: &RangeInclusive<u64>,
+) -> &'a [[u8; crate::eth::bloom::BYTES]] {
+    let index = |number: u64| {
+        let first = chain.numbers().map_or(number, |numbers| *numbers.start());
+        usize::try_from(number - first).expect("as many blocks as are in memory")
+    };
+    &chain.blooms()[index(*numbers.start())..=index(*numbers.end())]
+}

@@ -1,0 +1,258 @@
+//! The logs of an answer against all logs of their block.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use alloy_primitives::{Address, B256, Log};
+
+use super::answer::{Answer, Existence, Placed};
+use super::proof::lacks;
+use super::{Finding, FindingKind, ForgedLog, Forgery, Grounds, OmittedLog, Question, WrongField};
+use crate::eth::bloom::BloomView;
+use crate::eth::chain_profile::{BloomSoundness, ReceiptsScope, Stretch};
+use crate::eth::header::ChainBlock;
+use crate::eth::log::LocatedLog;
+use crate::eth::receipts::{BloomAgreement, ReceiptProof, VerifiedLog, VerifiedReceipts};
+
+/// Whether a header's filter is to the block's logs as the profile says.
+pub(super) fn contradiction(
+    block: &ChainBlock<'_>,
+    stretch: &Stretch,
+    verified: &VerifiedReceipts<'_>,
+) -> Option<FindingKind> {
+    BloomView::from(block.bloom).informative()?; // one that says nothing may stand anywhere
+    let claimed = stretch.bloom;
+    let (missing_bits, extra_bits) = match (claimed, verified.header_bloom()) {
+        (BloomSoundness::Exact, BloomAgreement::Superset { extra_bits }) => (0, extra_bits),
+        (
+            BloomSoundness::Exact | BloomSoundness::Superset,
+            BloomAgreement::Missing { missing_bits, extra_bits, .. },
+        ) => (missing_bits, extra_bits),
+        _ => return None,
+    };
+    Some(FindingKind::ProfileContradicted { claimed, missing_bits, extra_bits })
+}
+
+/// One block: its logs, and which of them the answer has.
+///
+/// Each log of the answer is paired with a log of the block that has the same address, topics and
+/// data, or with none. Pairs that agree in more go first, so that a wrong index is never taken for
+/// an omission and a forgery: place and transaction, then transaction, then place, then neither.
+pub(super) struct Comparison<'c, 'a, 'v> {
+    question: &'c Question<'a>,
+    block: &'c ChainBlock<'c>,
+    scope: ReceiptsScope,
+    verified: &'c VerifiedReceipts<'v>,
+    logs: Vec<VerifiedLog<'v>>,
+    /// For each of them the log of the answer that is paired with it.
+    paired: Vec<Option<usize>>,
+    proofs: BTreeMap<u64, Option<Arc<ReceiptProof>>>,
+}
+
+type Content<'l> = (Address, &'l [B256], &'l [u8]);
+
+fn content(log: &Log) -> Content<'_> {
+    (log.address, log.topics(), &log.data.data)
+}
+
+impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
+    pub(super) fn new(
+        question: &'c Question<'a>,
+        block: &'c ChainBlock<'c>,
+        scope: ReceiptsScope,
+        verified: &'c VerifiedReceipts<'v>,
+    ) -> Self {
+        let logs: Vec<_> = verified.logs().collect();
+        let paired = vec![None; logs.len()];
+        Self { question, block, scope, verified, logs, paired, proofs: BTreeMap::new() }
+    }
+
+    /// The logs of the block that the query wants.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = LocatedLog> {
+        let Question { query, semantics, .. } = self.question;
+        let wanted = self.logs.iter().filter(|own| query.matches(own.log, *semantics));
+        wanted.map(|own| self.located(own))
+    }
+
+    pub(super) fn run(
+        mut self,
+        answer: &mut Answer<'a>,
+        grounds: Grounds,
+        findings: &mut Vec<Finding>,
+    ) {
+        let block = Some(self.block.number);
+        let mut found = |kind| findings.push(Finding { block, grounds, kind });
+        let mut placed = answer.of_block(self.block.number).to_vec();
+        let pairs = self.pair(answer, &placed);
+        if self.scope == ReceiptsScope::EveryLog {
+            for (placed, pair) in placed.iter_mut().zip(pairs) {
+                let log = answer.log(placed.at);
+                if let Some(own) = pair.map(|own| self.logs[own]) {
+                    placed.existence = Existence::InReceipt(own.transaction_index);
+                    wrong_places(log, &own, placed.at, &mut found);
+                } else {
+                    placed.existence = Existence::No;
+                    self.not_there(log, placed.at, &mut found);
+                }
+            }
+            answer.of_block(self.block.number).copy_from_slice(&placed);
+        }
+        for index in 0..self.logs.len() {
+            if self.paired[index].is_none()
+                && let Some(kind) = self.not_answered(index)
+            {
+                found(kind);
+            }
+        }
+    }
+
+    /// Pairs the answered logs with those of the block. Returns the index of each one's pair.
+    fn pair(&mut self, answer: &Answer<'a>, placed: &[Placed]) -> Vec<Option<usize>> {
+        let log_of = |index: usize| answer.log(placed[index].at);
+        let mut pairs = vec![None; placed.len()];
+        let mut rest = Vec::new();
+        let mut take = |paired: &mut [Option<usize>], index: usize, own: usize| {
+            paired[own] = Some(placed[index].at);
+            pairs[index] = Some(own);
+        };
+        for index in 0..placed.len() {
+            let log = log_of(index);
+            match self.free_at(log) {
+                Some(own) if self.logs[own].transaction_index == log.transaction_index => {
+                    take(&mut self.paired, index, own);
+                }
+                _ => rest.push(index),
+            }
+        }
+        let mut free = self.free_by(&rest, |own| (own.transaction_index, content(own.log)));
+        rest.retain(|&index| {
+            let log = log_of(index);
+            let own = free.get_mut(&(log.transaction_index, content(&log.log))).and_then(Vec::pop);
+            own.map(|own| take(&mut self.paired, index, own)).is_none()
+        });
+        rest.retain(|&index| match self.free_at(log_of(index)) {
+            Some(own) => {
+                take(&mut self.paired, index, own);
+                false
+            }
+            None => true,
+        });
+        let mut free = self.free_by(&rest, |own| content(own.log));
+        rest.retain(|&index| {
+            let own = free.get_mut(&content(&log_of(index).log)).and_then(Vec::pop);
+            own.map(|own| take(&mut self.paired, index, own)).is_none()
+        });
+        pairs
+    }
+
+    /// The log of the block at the index of an answered one, if it is the same and not yet paired.
+    fn free_at(&self, log: &LocatedLog) -> Option<usize> {
+        let (own, verified) = self.at(log.log_index)?;
+        (*verified.log == log.log && self.paired[own].is_none()).then_some(own)
+    }
+
+    /// The logs of the block that are not yet paired, the last first; nothing if nobody asks.
+    fn free_by<K: Ord>(
+        &self,
+        rest: &[usize],
+        key: impl Fn(&VerifiedLog<'v>) -> K,
+    ) -> BTreeMap<K, Vec<usize>> {
+        let mut free: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+        if !rest.is_empty() {
+            for (own, verified) in self.logs.iter().enumerate().rev() {
+                if self.paired[own].is_none() {
+                    free.entry(key(verified)).or_default().push(own);
+                }
+            }
+        }
+        free
+    }
+
+    /// The log of the block at this index.
+    fn at(&self, log_index: u64) -> Option<(usize, &VerifiedLog<'v>)> {
+        let at = usize::try_from(log_index).ok()?;
+        Some((at, self.logs.get(at)?))
+    }
+
+    /// A log that is not in the block, or not once more.
+    fn not_there(&mut self, log: &LocatedLog, at: usize, found: &mut impl FnMut(FindingKind)) {
+        let own = self.at(log.log_index).map(|(own, verified)| (own, *verified));
+        if let Some((own, verified)) = own
+            && *verified.log == log.log
+            && let Some(first) = self.paired[own]
+        {
+            found(FindingKind::Duplicate { at, first });
+            return;
+        }
+        let in_same = own.filter(|(_, own)| own.transaction_index == log.transaction_index);
+        let instead = in_same.map(|(_, own)| own.log.clone());
+        let proven_by_bloom = self.question.profile.at(self.block.number).bloom.proves_absence()
+            && !matches!(self.verified.header_bloom(), BloomAgreement::Missing { .. });
+        let bits = BloomView::from(self.block.bloom).informative();
+        let forgery = match bits {
+            Some(bits) if proven_by_bloom && lacks(bits, &log.log) => Forgery::Bloom,
+            _ => Forgery::Receipts { proof: self.proof(log.transaction_index) },
+        };
+        let forged = ForgedLog { at, log: log.clone(), forgery, instead };
+        found(FindingKind::ForgedLog(Box::new(forged)));
+    }
+
+    /// A log of the block that the answer lacks, if the query wants it.
+    fn not_answered(&mut self, index: usize) -> Option<FindingKind> {
+        let VerifiedLog { transaction_index, log, .. } = self.logs[index];
+        let query = self.question.query;
+        if !query.matches(log, self.question.semantics) {
+            return None;
+        }
+        let located = self.located(&self.logs[index]);
+        if query.depends_on_semantics(log) {
+            return Some(FindingKind::ArityDependent { at: None, log: Box::new(located) });
+        }
+        let before = self.logs[..index].iter().rev();
+        let in_same = before.take_while(|before| before.transaction_index == transaction_index);
+        let index_in_receipt = in_same.count();
+        let proof = self.proof(transaction_index).expect("the log is in this receipt");
+        let omitted = OmittedLog { log: located, index_in_receipt, proof };
+        Some(FindingKind::OmittedLog(Box::new(omitted)))
+    }
+
+    /// The log as a node without transactions would answer it.
+    fn located(&self, own: &VerifiedLog<'_>) -> LocatedLog {
+        LocatedLog {
+            log: own.log.clone(),
+            block_number: self.block.number,
+            block_hash: self.block.hash,
+            block_timestamp: Some(self.block.timestamp),
+            transaction_hash: None,
+            transaction_index: own.transaction_index,
+            log_index: own.log_index,
+            removed: false,
+        }
+    }
+
+    /// One proof for all findings of a receipt.
+    fn proof(&mut self, transaction_index: u64) -> Option<Arc<ReceiptProof>> {
+        let make = || self.verified.proof(transaction_index).map(Arc::new);
+        self.proofs.entry(transaction_index).or_insert_with(make).clone()
+    }
+}
+
+/// What is wrong of the place of a log that is in the block.
+fn wrong_places(
+    log: &LocatedLog,
+    own: &VerifiedLog<'_>,
+    at: usize,
+    found: &mut impl FnMut(FindingKind),
+) {
+    if own.log_index != log.log_index {
+        let field = WrongField::LogIndex { actual: own.log_index };
+        found(FindingKind::WrongField { at, field });
+    }
+    if own.transaction_index != log.transaction_index {
+        let field = WrongField::TransactionIndex { actual: own.transaction_index };
+        found(FindingKind::WrongField { at, field });
+    }
+}

@@ -1,0 +1,161 @@
+//! 512 filters at a time, bit by bit: the engine for many values.
+//!
+//! Once the filters are turned, a value costs three loads and two conjunctions for all 512.
+
+use alloc::vec::Vec;
+
+use super::rows::index_of;
+use crate::bits::transpose::{BITS, Column, ROWS, Row, column_of, transpose};
+use crate::eth::bloom::BitPositions;
+use crate::simd::{Backend, Kernel, Lanes};
+
+/// Filters that are turned at a time.
+pub(super) const TILE: usize = ROWS;
+
+/// Where the three columns of a value stand.
+pub(super) type ValueColumns = [u16; 3];
+
+/// The columns of each value.
+pub(super) fn columns_of(values: &[BitPositions]) -> Vec<ValueColumns> {
+    let column = |position| column_of(usize::from(index_of(position)));
+    let column = |position| u16::try_from(column(position)).expect("below 2048");
+    values.iter().map(|value| value.map(column)).collect()
+}
+
+/// Room for the columns of 512 filters, 128 KiB once it is used.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tile(Vec<Column>);
+
+impl Tile {
+    /// Turns the filters, at most 512; those that lack count as empty.
+    pub(super) fn turn<'a>(
+        &mut self,
+        backend: Backend,
+        blooms: impl IntoIterator<Item = &'a Row>,
+    ) -> &[Column; BITS] {
+        self.0.resize(BITS, [0; ROWS / 32]);
+        let mut rows = [&[0; BITS / 8]; ROWS];
+        rows.iter_mut().zip(blooms).for_each(|(row, bloom)| *row = bloom);
+        let columns = self.0.first_chunk_mut().expect("just made");
+        transpose(backend, &rows, columns);
+        columns
+    }
+}
+
+/// A mask of the filters `start` to `end - 1`.
+pub(super) fn range_mask(start: usize, end: usize) -> Column {
+    let below = |end: usize, word: usize| {
+        let bits = end.saturating_sub(word * 32).min(32);
+        u32::try_from((1_u64 << bits) - 1).expect("at most 32 bits")
+    };
+    core::array::from_fn(|word| below(end, word) & !below(start, word))
+}
+
+/// Shows the number of each filter of the mask to `see`, ascending.
+#[inline]
+pub(super) fn for_each(mask: &Column, mut see: impl FnMut(usize)) {
+    for (word, &bits) in mask.iter().enumerate() {
+        let mut bits = bits;
+        while bits != 0 {
+            see(word * 32 + bits.trailing_zeros() as usize);
+            bits &= bits - 1;
+        }
+    }
+}
+
+/// A conjunction of clauses, to be tested for the filters of a mask.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task<'a> {
+    pub(super) clauses: &'a [Vec<ValueColumns>],
+    pub(super) mask: Column,
+}
+
+/// Tasks over the columns of one tile. `see` is shown the number of each task for which filters
+/// are left, and which.
+pub(super) struct Select<'a, I, S> {
+    pub(super) columns: &'a [Column; BITS],
+    pub(super) tasks: I,
+    pub(super) see: S,
+}
+
+impl<'a, I: Iterator<Item = (u32, Task<'a>)>, S: FnMut(u32, &Column)> Kernel for Select<'a, I, S> {
+    type Output = ();
+
+    fn scalar(mut self) {
+        for (number, task) in self.tasks {
+            let mut left = task.mask;
+            for values in task.clauses {
+                left = any_of(self.columns, values, &left);
+                if left == [0; 16] {
+                    break;
+                }
+            }
+            if left != [0; 16] {
+                (self.see)(number, &left);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(mut self, lanes: L) {
+        let none = lanes.splat(0);
+        for (number, task) in self.tasks {
+            let mut left = lanes.load(&task.mask);
+            for values in task.clauses {
+                left = lanes.any_of(self.columns, values, left);
+                if lanes.is_subset(left, none) {
+                    break;
+                }
+            }
+            if !lanes.is_subset(left, none) {
+                let mut mask = [0; 16];
+                lanes.store(left, &mut mask);
+                (self.see)(number, &mask);
+            }
+        }
+    }
+}
+
+/// Values after which it is asked whether every filter has one.
+const STEP: usize = 8;
+
+#[inline]
+fn any_of(columns: &[Column; BITS], values: &[ValueColumns], of: &Column) -> Column {
+    let mut any = [0; 16];
+    for values in values.chunks(STEP) {
+        for value in values {
+            let [a, b, c] = value.map(|column| &columns[usize::from(column) & (BITS - 1)]);
+            for lane in 0..16 {
+                any[lane] |= a[lane] & b[lane] & c[lane];
+            }
+        }
+        if any.iter().zip(of).fold(0, |missing, (any, of)| missing | of & !any) == 0 {
+            break;
+        }
+    }
+    core::array::from_fn(|lane| any[lane] & of[lane])
+}
+
+trait SliceLanes: Lanes {
+    #[inline(always)]
+    fn any_of(self, columns: &[Column; BITS], values: &[ValueColumns], of: Self::V) -> Self::V {
+        let mut any = self.splat(0);
+        for values in values.chunks(STEP) {
+            for &[a, b, c] in values {
+                let (a, b) = (self.column(columns, a), self.column(columns, b));
+                any = self.or(any, self.and(self.and(a, b), self.column(columns, c)));
+            }
+            if self.is_subset(of, any) {
+                break;
+            }
+        }
+        self.and(any, of)
+    }
+
+    #[inline(always)]
+    fn column(self, columns: &[Column; BITS], column: u16) -> Self::V {
+        self.load(&columns[usize::from(column) & (BITS - 1)])
+    }
+}
+
+impl<L: Lanes> SliceLanes for L {}

@@ -1,0 +1,318 @@
+//! Every engine on every backend against [`CompiledQuery::answer`] for each filter.
+
+use super::{QueryId, QuerySet, Scanner, WatchList, candidates};
+use crate::eth::bloom::{self, BITS, BYTES, BitPositions};
+use crate::eth::log_query::CompiledQuery;
+use crate::simd::Backend;
+
+/// A seeded source of numbers (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.u64() % u64::try_from(end).unwrap()).unwrap()
+    }
+
+    fn value(&mut self) -> BitPositions {
+        core::array::from_fn(|_| u16::try_from(self.below(BITS)).unwrap())
+    }
+
+    /// A filter of `values` values.
+    fn bloom(&mut self, values: usize) -> [u8; BYTES] {
+        let mut bloom = [0; BYTES];
+        (0..values).for_each(|_| bloom::accrue(&mut bloom, &self.value()));
+        bloom
+    }
+
+    /// Filters of all fills, some of them all ones and empty ones, the rest about as full as the
+    /// values say.
+    fn blooms(&mut self, count: usize, values: usize) -> Vec<[u8; BYTES]> {
+        let bloom = |_| match self.below(50) {
+            0 => [u8::MAX; BYTES],
+            1 => [0; BYTES],
+            2..10 => {
+                let values = self.below(3_000);
+                self.bloom(values)
+            }
+            _ => {
+                let values = self.below(values * 2);
+                self.bloom(values)
+            }
+        };
+        (0..count).map(bloom).collect()
+    }
+
+    fn query(&mut self, lengths: &[usize]) -> CompiledQuery {
+        let clauses = lengths.iter().map(|&length| (0..length).map(|_| self.value()).collect());
+        CompiledQuery::new(clauses.collect())
+    }
+}
+
+fn one_by_one(query: &CompiledQuery, blooms: &[[u8; BYTES]]) -> Vec<usize> {
+    let is_candidate = |i: &usize| query.answer(&blooms[*i]).is_candidate();
+    (0..blooms.len()).filter(is_candidate).collect()
+}
+
+/// Lengths of clauses, and values in a filter at which neither all nor no filters are candidates.
+const SHAPES: [(&[usize], usize); 18] = [
+    (&[], 300),
+    (&[1], 700),
+    (&[1, 1], 900),
+    (&[1, 1, 1, 1, 1], 2_000),
+    (&[2], 500),
+    (&[16], 250),
+    (&[17], 250),
+    (&[33], 200),
+    (&[63], 200),
+    (&[64], 200),
+    (&[101], 150),
+    (&[300], 120),
+    (&[1_500], 60),
+    (&[1_500, 1], 300),
+    (&[700, 130, 1, 5, 1_000], 400),
+    (&[3, 40, 1, 1, 2], 900),
+    (&[0], 300),
+    (&[1, 0, 500], 300),
+];
+
+#[test]
+fn candidates_are_those_one_by_one() {
+    let mut random = Random(1);
+    for (shape, values) in SHAPES {
+        let blooms = random.blooms(1_100, values);
+        let query = random.query(shape);
+        let expected = one_by_one(&query, &blooms);
+        if !shape.is_empty() {
+            // The all ones, and more unless the query can't be met; never all.
+            let least = if shape.contains(&0) { 5 } else { 50 };
+            assert!((least..1_050).contains(&expected.len()), "{shape:?}: {}", expected.len());
+        }
+        for backend in Backend::available() {
+            // From the end of the filters, so that lengths differ in what they begin with.
+            for length in 0..=blooms.len() {
+                let from = blooms.len() - length;
+                let expected = expected.iter().filter(|&&i| i >= from).map(|i| i - from);
+                let found = candidates(backend, &query, &blooms[from..]);
+                assert!(found.iter().copied().eq(expected), "{backend:?}, {shape:?}, {length}");
+            }
+            assert_eq!(Scanner::new(backend, &query).candidates(&blooms), expected);
+        }
+    }
+}
+
+#[test]
+fn long_slices_in_many_blocks() {
+    let mut random = Random(2);
+    for (shape, values) in SHAPES {
+        let blooms = random.blooms(40_000, values);
+        let query = random.query(shape);
+        let expected = one_by_one(&query, &blooms);
+        for backend in Backend::available() {
+            assert_eq!(candidates(backend, &query, &blooms), expected, "{backend:?}, {shape:?}");
+            #[cfg(feature = "rayon")]
+            assert_eq!(super::par_candidates(backend, &query, &blooms), expected);
+        }
+    }
+}
+
+#[test]
+fn watches_are_those_one_by_one() {
+    let mut random = Random(3);
+    let (mut none, mut some) = (0, 0);
+    for count in (0..70).chain([500, 3_000]) {
+        let shapes: [&[usize]; 9] =
+            [&[1], &[1, 1], &[], &[1, 1, 1], &[2], &[40], &[3, 1], &[0], &[5, 4]];
+        let queries: Vec<CompiledQuery> = (0..count)
+            .map(|_| match shapes[random.below(9)] {
+                // The same value twice.
+                [1, 1, 1] => {
+                    let (a, b) = (random.value(), random.value());
+                    CompiledQuery::new(vec![vec![a], vec![b], vec![a]])
+                }
+                shape => random.query(shape),
+            })
+            .collect();
+        let watches = WatchList::new(&queries);
+        let mut inserted = WatchList::default();
+        for (number, query) in (0..).zip(&queries) {
+            assert_eq!(inserted.insert(query), number);
+        }
+        assert_eq!(watches.len() as usize, queries.len());
+        for bloom in random.blooms(60, 400) {
+            let numbered = (0..).zip(&queries);
+            let expected: Vec<u32> = numbered
+                .filter(|(_, query)| query.answer(&bloom).is_candidate())
+                .map(|(number, _)| number)
+                .collect();
+            none += usize::from(expected.is_empty());
+            some += usize::from(expected.len() > 10 && expected.len() < queries.len());
+            for backend in Backend::available() {
+                assert_eq!(watches.matching(backend, &bloom), expected, "{backend:?}, {count}");
+                assert_eq!(inserted.matching(backend, &bloom), expected, "{backend:?}, {count}");
+            }
+        }
+        for backend in Backend::available() {
+            let all: Vec<u32> = (0..watches.len()).collect();
+            assert_eq!(watches.matching(backend, bloom::BloomView::from_wire(&[0; 255])), all);
+        }
+    }
+    assert!(none > 50 && some > 1_000, "{none}, {some}");
+}
+
+/// Chunks in any order, overlapping, with queries that come between them: no answer is missed,
+/// none doubled, and none is wrong.
+#[test]
+fn query_sets_miss_and_double_nothing() {
+    const FIRST: u64 = 1_000_000;
+    let mut random = Random(4);
+    let (mut late, mut answers, mut rescans) = (0, 0, 0);
+    for round in 0..60 {
+        let num_blooms = 1 + random.below(2_500);
+        let blooms = random.blooms(num_blooms, 300);
+        let number = |place: usize| FIRST + u64::try_from(place).unwrap();
+        for backend in Backend::available() {
+            let mut set = QuerySet::new(backend);
+            let mut queries: Vec<(CompiledQuery, u64)> = Vec::new();
+            let mut answered: Vec<(QueryId, u64)> = Vec::new();
+            let mut scanned = vec![false; blooms.len()];
+            let steps = 2 + random.below(12);
+            for _ in 0..steps {
+                for _ in 0..random.below(if round % 3 == 0 { 2 } else { 12 }) {
+                    let shapes: [&[usize]; 8] =
+                        [&[1], &[1, 1], &[8], &[70, 1], &[0], &[2, 90], &[], &[1, 1, 1]];
+                    let shape = shapes[random.below(8)];
+                    let query = random.query(shape);
+                    let from = number(random.below(blooms.len() + 50)) - 25;
+                    let id = set.insert(query.clone(), from);
+                    assert_eq!(id.index(), queries.len());
+                    late += usize::from(!set.pending_of(id).is_empty());
+                    queries.push((query, from));
+                }
+                let start = random.below(blooms.len());
+                let end = start + random.below(blooms.len() - start + 1);
+                let hits = set.scan(number(start), &blooms[start..end]);
+                assert!(hits.iter().map(|(block, _)| block).is_sorted_by(|a, b| a < b));
+                for (block, ids) in hits.iter() {
+                    assert!((number(start)..number(end)).contains(&block));
+                    assert!(!ids.is_empty() && ids.is_sorted_by(|a, b| a < b));
+                    answered.extend(ids.iter().map(|&id| (id, block)));
+                }
+                scanned[start..end].fill(true);
+            }
+            let pending = set.pending();
+            assert!(pending.windows(2).all(|pair| pair[0].end < pair[1].start));
+            for stretch in pending {
+                let place = |block: u64| usize::try_from(block - FIRST).unwrap();
+                let (start, end) = (place(stretch.start), place(stretch.end));
+                assert!(scanned[start..end].iter().all(|&scanned| scanned));
+                // In two parts, so that a rescan ends within a stretch.
+                let middle = start + random.below(end - start + 1);
+                for (start, end) in [(middle, end), (start, middle)] {
+                    let hits = set.scan(number(start), &blooms[start..end]);
+                    answered.extend(
+                        hits.iter().flat_map(|(block, ids)| ids.iter().map(move |&id| (id, block))),
+                    );
+                    rescans += 1;
+                }
+            }
+            assert_eq!(set.pending(), []);
+
+            answered.sort_unstable();
+            let mut expected = Vec::new();
+            for (id, (query, from)) in queries.iter().enumerate() {
+                for place in one_by_one(query, &blooms) {
+                    if scanned[place] && number(place) >= *from {
+                        expected.push((id, number(place)));
+                    }
+                }
+            }
+            answers += expected.len();
+            let answered = answered.into_iter().map(|(id, block)| (id.index(), block));
+            assert!(answered.eq(expected), "{backend:?}, round {round}");
+        }
+    }
+    assert!(late > 1_000 && rescans > 200 && answers > 100_000, "{late} {rescans} {answers}");
+}
+
+#[test]
+fn rewound_blocks_are_answered_anew() {
+    let mut random = Random(5);
+    let value = random.value();
+    let mut blooms = vec![[0; BYTES]; 30];
+    bloom::accrue(&mut blooms[12], &value);
+    bloom::accrue(&mut blooms[25], &value);
+    let mut set = QuerySet::new(Backend::best());
+    let first = set.insert(CompiledQuery::new(vec![vec![value]]), 105);
+    let blocks = |hits: super::Hits| hits.iter().map(|(block, _)| block).collect::<Vec<_>>();
+    assert_eq!(blocks(set.scan(100, &blooms)), [112, 125]);
+    let second = set.insert(CompiledQuery::new(vec![vec![value]]), 110);
+    // Another chain from block 120 on.
+    set.rewind(120);
+    assert_eq!(set.pending(), [110..120]);
+    let hits = set.scan(100, &blooms);
+    let hits: Vec<_> = hits.iter().collect();
+    assert_eq!(hits, [(112, &[second][..]), (125, &[first, second][..])]);
+    assert_eq!(set.pending(), []);
+    assert!(blocks(set.scan(100, &blooms)).is_empty());
+}
+
+/// Whatever logs a block has, a query that one of them matches has the block as a candidate.
+#[test]
+fn a_block_with_a_match_is_a_candidate() {
+    use alloy_primitives::{Address, B256, Bloom, Log, LogData};
+
+    let mut random = Random(6);
+    let mut word = || {
+        B256::from_slice(
+            &core::array::from_fn::<u64, 4, _>(|_| random.u64()).map(u64::to_be_bytes).concat(),
+        )
+    };
+    let mut checked = 0;
+    for _ in 0..20 {
+        let mut logs = Vec::new();
+        let mut blooms = Vec::new();
+        for block in 0..700 {
+            // Accrued by alloy, matched by us.
+            let mut bloom = Bloom::ZERO;
+            for number in 0..(block % 40) {
+                let topics = (0..number % 5).map(|_| word()).collect();
+                let data = LogData::new_unchecked(topics, [].into());
+                let log = Log { address: Address::from_word(word()), data };
+                bloom.accrue_log(&log);
+                logs.push((block, log));
+            }
+            blooms.push(*bloom.data());
+        }
+        for _ in 0..10 {
+            let log =
+                |at: B256| &logs[usize::from(u16::from_be_bytes([at[0], at[1]])) % logs.len()];
+            let (block, wanted) = log(word());
+            let mut clauses = vec![vec![bloom::positions(wanted.address.as_slice())]];
+            for topic in wanted.topics() {
+                clauses.push(vec![bloom::positions(topic.as_slice())]);
+            }
+            // Each clause among others, from none to many.
+            let others = usize::from(word()[0]);
+            for clause in &mut clauses {
+                clause.extend((0..others).map(|_| bloom::positions_of_hash(&word())));
+                clause.reverse();
+            }
+            let query = CompiledQuery::new(clauses);
+            for backend in Backend::available() {
+                assert!(candidates(backend, &query, &blooms).contains(block));
+                let watches = WatchList::new(&[CompiledQuery::new(vec![vec![]]), query.clone()]);
+                assert_eq!(watches.matching(backend, &blooms[*block]), [1]);
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 200);
+}

@@ -1,0 +1,157 @@
+//! Proofs of single receipts, with alloy's verifier as rival.
+
+use alloy_primitives::{B256, Bytes, keccak256};
+use alloy_rlp::Encodable as _;
+use alloy_trie::nodes::{ExtensionNode, LeafNode, RlpNode};
+use alloy_trie::proof::verify_proof;
+use alloy_trie::{EMPTY_ROOT_HASH, Nibbles};
+use chainsieve::eth::receipts::{BlockReceipts, ProofError, ReceiptProof};
+
+use crate::blocks::{self, RealBlock};
+
+fn key(index: u64) -> Nibbles {
+    Nibbles::unpack(alloy_rlp::encode(index))
+}
+
+/// The proofs of some receipts of a block: the first, the last, those at the turns of the keys'
+/// lengths, and a few between.
+fn some_proofs(block: &RealBlock) -> Vec<ReceiptProof> {
+    let receipts = BlockReceipts::from_rlp_list(&block.rlp).expect("receipts");
+    let root = block.header.receipts_root;
+    let verified = receipts.verify(root, (&block.header.logs_bloom).into()).expect("the root");
+    let last = receipts.len().saturating_sub(1) as u64;
+    let indices = [0, 1, 15, 16, 17, 126, 127, 128, 129, 255, 256, 257, last / 2, last];
+    indices.into_iter().filter_map(|index| verified.proof(index)).collect()
+}
+
+#[test]
+fn of_real_blocks() {
+    let mut proofs = 0;
+    for block in blocks::all() {
+        let root = block.header.receipts_root;
+        let receipts = BlockReceipts::from_rlp_list(&block.rlp).expect("receipts");
+        for proof in some_proofs(&block) {
+            let index = usize::try_from(proof.transaction_index).expect("an index");
+            let proven = proof.verify(root).unwrap_or_else(|e| panic!("{}: {e}", block.name));
+            assert_eq!(Some(&proven), receipts.iter().nth(index), "{}", block.name);
+            let encoding = block.encodings[index].clone();
+            let by_alloy =
+                verify_proof(root, key(proof.transaction_index), Some(encoding), &proof.nodes);
+            assert_eq!(by_alloy, Ok(()), "{}", block.name);
+            proofs += 1;
+        }
+    }
+    assert!(proofs >= 40, "{proofs} proofs");
+}
+
+#[test]
+fn tampered_ones_are_refused() {
+    for block in blocks::fixtures() {
+        let root = block.header.receipts_root;
+        for (at, proof) in some_proofs(&block).into_iter().enumerate() {
+            assert!(proof.verify(root).is_ok());
+            assert!(matches!(proof.verify(B256::ZERO), Err(ProofError::Hash { node: 0, .. })));
+            for index in [proof.transaction_index ^ 1, proof.transaction_index + 128, u64::MAX] {
+                let moved = ReceiptProof { transaction_index: index, ..proof.clone() };
+                let refused = moved.verify(root);
+                let off = matches!(refused, Err(ProofError::Path { .. } | ProofError::Hash { .. }));
+                assert!(off, "{index}: {refused:?}");
+            }
+            for node in 0..proof.nodes.len() {
+                let with = |change: &dyn Fn(&mut Vec<Bytes>)| {
+                    let mut nodes = proof.nodes.clone();
+                    change(&mut nodes);
+                    ReceiptProof { nodes, ..proof.clone() }.verify(root)
+                };
+                assert!(with(&|nodes| nodes.truncate(node)).is_err());
+                assert!(with(&|nodes| drop(nodes.remove(node))).is_err());
+                assert!(with(&|nodes| nodes.insert(node, nodes[node].clone())).is_err());
+                assert!(with(&|nodes| nodes[node] = Bytes::new()).is_err());
+                let length = proof.nodes[node].len();
+                let step = if at == 0 { 1 } else { 61 };
+                for byte in (0..length).step_by(step) {
+                    let flipped = with(&|nodes| {
+                        let mut bytes = nodes[node].to_vec();
+                        bytes[byte] ^= 1;
+                        nodes[node] = bytes.into();
+                    });
+                    let is_hash =
+                        matches!(flipped, Err(ProofError::Hash { node: bad, .. }) if bad == node);
+                    assert!(is_hash, "{flipped:?}");
+                }
+            }
+            let mut longer = proof.clone();
+            longer.nodes.push(Bytes::new());
+            let nodes = longer.nodes.len();
+            assert_eq!(longer.verify(root), Err(ProofError::TooLong { nodes, leaf: nodes - 1 }));
+            let none = ReceiptProof { nodes: Vec::new(), ..proof };
+            assert_eq!(none.verify(root), Err(ProofError::TooShort { nodes: 0 }));
+        }
+    }
+}
+
+/// A root of the attacker's choice: whatever is under it, the answer is an error.
+#[test]
+fn tries_that_no_receipts_make() {
+    let proof = |nodes: &[Vec<u8>]| ReceiptProof {
+        transaction_index: 0x80,
+        nodes: nodes.iter().map(|node| Bytes::from(node.clone())).collect(),
+    };
+    let refused =
+        |nodes: &[Vec<u8>]| proof(nodes).verify(keccak256(&nodes[0])).expect_err("refused");
+    let leaf = |key: &[u8], value: &[u8]| {
+        alloy_rlp::encode(LeafNode::new(Nibbles::from_nibbles(key), value.to_vec()))
+    };
+    let malformed = |error| matches!(error, ProofError::Malformed { node: 0, .. });
+    for node in [
+        &[][..],
+        &[0xc0],
+        &[0x81],
+        &[0x00],
+        &[0xc1, 0x80],
+        &[0xf8],
+        &[0xbf, 0xff],
+        &[0xc2, 0x80, 0x80],
+    ] {
+        assert!(malformed(refused(&[node.to_vec()])), "{node:x?}");
+    }
+    assert!(matches!(refused(&[vec![0x80]]), ProofError::Path { node: 0, .. }));
+    assert_eq!(keccak256([0x80]), EMPTY_ROOT_HASH);
+    assert!(matches!(refused(&[leaf(&[8, 1, 8], &[7; 40])]), ProofError::Path { .. }));
+    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[7; 40])]), ProofError::Receipt(_)));
+    assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[])]), ProofError::Receipt(_)));
+
+    // Extensions that are longer together than any path may be.
+    let long = |child: B256| {
+        let extension =
+            ExtensionNode::new(Nibbles::from_nibbles([8; 40]), RlpNode::word_rlp(&child));
+        let mut rlp = Vec::new();
+        extension.encode(&mut rlp);
+        rlp
+    };
+    let last = long(B256::ZERO);
+    let first = long(keccak256(&last));
+    assert!(matches!(refused(&[first, last]), ProofError::Path { node: 0, .. }));
+
+    // Deep chains of extensions without keys go on for as long as nodes are sent, and end.
+    let empty = |child: B256| {
+        let extension = ExtensionNode::new(Nibbles::default(), RlpNode::word_rlp(&child));
+        alloy_rlp::encode(extension)
+    };
+    let mut nodes = vec![empty(B256::ZERO)];
+    for _ in 0..100 {
+        let parent = empty(keccak256(&nodes[0]));
+        nodes.insert(0, parent);
+    }
+    assert_eq!(refused(&nodes), ProofError::TooShort { nodes: 101 });
+}
+
+#[test]
+fn json_round_trip() {
+    let block = &blocks::fixtures()[0];
+    for proof in some_proofs(block) {
+        let json = serde_json::to_string(&proof).expect("JSON");
+        assert!(json.starts_with(r#"{"transactionIndex":"#), "{json:.80}");
+        assert_eq!(serde_json::from_str::<ReceiptProof>(&json).expect("read"), proof);
+    }
+}
