@@ -11,6 +11,8 @@ mod corpus_files;
 #[path = "support/entry_points.rs"]
 #[expect(dead_code, reason = "outcomes are compared whole, not by index")]
 mod entry_points;
+#[path = "differential/eth_scan.rs"]
+mod eth_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
 #[path = "differential/matching.rs"]
