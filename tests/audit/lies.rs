@@ -157,10 +157,8 @@ fn tell(
 
 fn found(report: &AuditReport) -> Vec<Expected> {
     let found = report.findings.iter().map(|finding| {
-        let answer_alone = matches!(
-            finding.kind,
-            FindingKind::NotMatching { .. } | FindingKind::Duplicate { .. }
-        );
+        let answer_alone =
+            matches!(finding.kind, FindingKind::NotMatching { .. } | FindingKind::Duplicate { .. });
         let grounds = if answer_alone { Grounds::Answer } else { Grounds::Anchored };
         assert_eq!(finding.grounds, grounds, "{finding:?}");
         match &finding.kind {
