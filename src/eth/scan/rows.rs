@@ -25,8 +25,8 @@ pub(super) fn index_of(position: u16) -> u16 {
 }
 
 /// Puts a value into a lane.
-pub(super) fn fill_tile(tile: &mut ValueTile, lane: usize, value: &BitPositions) {
-    for (indices, &position) in tile.iter_mut().zip(value) {
+pub(super) fn fill_tile(tile: &mut ValueTile, lane: usize, value: BitPositions) {
+    for (indices, position) in tile.iter_mut().zip(value) {
         indices[lane] = u32::from(index_of(position));
     }
 }
@@ -105,7 +105,7 @@ impl Values {
         let tiles = positions.chunks(16).filter(|_| in_lanes).map(|values| {
             let mut tile = [[0; 16]; 3];
             for lane in 0..16 {
-                fill_tile(&mut tile, lane, &values[lane.min(values.len() - 1)]);
+                fill_tile(&mut tile, lane, values[lane.min(values.len() - 1)]);
             }
             tile
         });
