@@ -111,7 +111,6 @@ fn six_bits(report: &mut Report, blooms: &[[u8; 256]], theirs: &[Bloom], random:
         for backend in Backend::available() {
             let found = candidates(backend, query, blooms);
             assert_eq!(found, plain());
-            let sc = Scanner::ordered_by(backend, query, blooms);
             report.ratio(
                 &format!("address and topic, {name}, per filter, {backend:?} vs Bloom::contains"),
                 blooms.len(),

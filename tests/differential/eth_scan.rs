@@ -44,7 +44,7 @@ fn values(rng: &mut Rng) -> (Vec<Address>, Vec<B256>) {
         "e1fffcc4923d04b559f4d29a8bfc6cda04eb5b0d3c460751c2402c5c5cc9109c", // Deposit of WETH
     ];
     let topics = events.iter().map(|hex| B256::from_slice(&from_hex(hex)));
-    let wallets = addresses.iter().map(|address| address.into_word());
+    let wallets = addresses.iter().map(Address::into_word);
     (addresses.clone(), topics.chain(wallets).collect())
 }
 
@@ -110,7 +110,9 @@ fn scans_of_real_headers_are_those_of_alloy() {
         let mut found = vec![Vec::new(); queries.len()];
         for (block, ids) in set.scan(0, &bytes).iter() {
             let block = usize::try_from(block).expect("an index");
-            ids.iter().for_each(|id| found[id.index()].push(block));
+            for id in ids {
+                found[id.index()].push(block);
+            }
         }
         assert_eq!(found, expected, "{backend:?}");
     }
@@ -125,7 +127,7 @@ fn single_values_are_those_of_alloy() {
     let (addresses, topics) = values(&mut rng);
     let addresses = addresses.iter().take(300).map(|value| value.as_slice());
     let (mut yes, mut no) = (0, 0);
-    for value in addresses.chain(topics.iter().take(300).map(|value| value.as_slice())) {
+    for value in addresses.chain(topics.iter().take(300).map(B256::as_slice)) {
         let input = alloy_primitives::BloomInput::Raw(value);
         let indexed = headers.iter().enumerate();
         let expected: Vec<usize> =
