@@ -21,9 +21,8 @@ fn kinds(findings: &[Finding]) -> Vec<&FindingKind> {
 
 /// Four blocks: two logs of contract 1 in each but the third.
 fn four() -> Run {
-    let with = |data| {
-        plan(&[&[log(1, &[7], data)], &[log(2, &[8], data), log(1, &[7, 9], data)], &[]])
-    };
+    let with =
+        |data| plan(&[&[log(1, &[7], data)], &[log(2, &[8], data), log(1, &[7, 9], data)], &[]]);
     synthetic::run(100, &[with(1), with(2), plan(&[&[log(3, &[], 0)]]), with(4)])
 }
 
@@ -269,7 +268,8 @@ fn transaction_hashes_are_bound_by_transactions_alone() {
     let question = run.question(&query, &anchors, &profile);
     let report = run.audit_question(question, &answer);
     assert_eq!(report.unbound_transaction_hashes, 6);
-    let index = FindingKind::WrongField { at: 3, field: WrongField::TransactionIndex { actual: 1 } };
+    let index =
+        FindingKind::WrongField { at: 3, field: WrongField::TransactionIndex { actual: 1 } };
     assert_eq!(kinds(&report.findings), [&index]);
     for before in [true, false] {
         let mut audit = Audit::new(question, &answer).unwrap();
@@ -294,8 +294,7 @@ fn transaction_hashes_are_bound_by_transactions_alone() {
         let report = audit.finish();
         assert_eq!(report.unbound_transaction_hashes, 2);
         let actual = Some(synthetic::transaction_hash(100, 0));
-        let hash =
-            FindingKind::WrongField { at: 0, field: WrongField::TransactionHash { actual } };
+        let hash = FindingKind::WrongField { at: 0, field: WrongField::TransactionHash { actual } };
         assert_eq!(kinds(&report.findings), [&hash, &index]);
     }
 }

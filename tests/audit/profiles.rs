@@ -1,9 +1,7 @@
 //! What a profile says decides what filters and receipts prove.
 
 use alloy_primitives::{Address, Bloom};
-use chainsieve::eth::audit::{
-    Audit, Finding, FindingKind, Question, Status, Undecidable, Verdict,
-};
+use chainsieve::eth::audit::{Audit, Finding, FindingKind, Question, Status, Undecidable, Verdict};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log::LocatedLog;
 
@@ -64,10 +62,7 @@ fn a_contradicted_profile_claims_nothing() {
     // Block 50 has all bits it should, 51 lacks its log's, 52 is without logs.
     let plans = [
         plan(&[&[log(1, &[7], 0)]]),
-        with_bloom(
-            Bloom::from_iter(&[log(1, &[7], 1)]),
-            &[log(1, &[7], 1), log(2, &[8], 2)],
-        ),
+        with_bloom(Bloom::from_iter(&[log(1, &[7], 1)]), &[log(1, &[7], 1), log(2, &[8], 2)]),
         plan(&[]),
     ];
     let run = synthetic::run(50, &plans);
@@ -101,7 +96,9 @@ fn a_contradicted_profile_claims_nothing() {
         answer.push(run.block(51).logs[1].clone());
         let report = run.audit_question(question, &answer);
         assert_eq!(report.forged().count(), 0);
-        assert!(report.findings.iter().any(|found| found.kind == FindingKind::NotMatching { at: 2 }));
+        assert!(
+            report.findings.iter().any(|found| found.kind == FindingKind::NotMatching { at: 2 })
+        );
     }
 }
 
@@ -118,10 +115,8 @@ fn a_filter_with_more_bits_is_exact_for_nobody_and_a_superset_for_all() {
     let exact = profile(Exact, EveryLog);
     let report = run.audit_question(Question { profile: &exact, ..question }, &answer);
     let [Finding { kind, .. }] = &report.findings[..] else { panic!("{:?}", report.findings) };
-    let contradicted = matches!(
-        kind,
-        FindingKind::ProfileContradicted { missing_bits: 0, extra_bits: 1.., .. }
-    );
+    let contradicted =
+        matches!(kind, FindingKind::ProfileContradicted { missing_bits: 0, extra_bits: 1.., .. });
     assert!(contradicted);
     assert_eq!(report.verdict(51), Some(Verdict::AbsentByBloom));
     // A superset proves a forgery all the same.
@@ -159,9 +154,8 @@ fn receipts_that_are_not_all_accuse_of_no_forgery() {
     for at in (0..truth.len()).step_by(7) {
         let mut less = more.clone();
         less.remove(at);
-        let equal = |log: &&LocatedLog| {
-            log.log == truth[at].log && log.block_hash == truth[at].block_hash
-        };
+        let equal =
+            |log: &&LocatedLog| log.log == truth[at].log && log.block_hash == truth[at].block_hash;
         if less.iter().filter(equal).count() >= truth.iter().filter(equal).count() {
             continue; // the one that was added stands for it
         }
@@ -196,8 +190,7 @@ fn a_filter_of_all_ones_rules_nothing_out() {
     });
     assert!(run.chain.blooms()[0].iter().all(|byte| *byte == 0xff));
     let naive = Naive { addresses: vec![Address::repeat_byte(0x77)], ..Naive::default() };
-    let (query, anchors, ethereum) =
-        (naive.query(&run), [run.tip()], ChainProfile::ethereum());
+    let (query, anchors, ethereum) = (naive.query(&run), [run.tip()], ChainProfile::ethereum());
     let question = run.question(&query, &anchors, &ethereum);
     assert_eq!(Audit::new(question, &[]).unwrap().open().count(), 1);
     let report = run.audit_question(question, &[]);

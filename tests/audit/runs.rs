@@ -144,8 +144,7 @@ pub(crate) fn fixture(number: u64) -> Block {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
     let text = std::fs::read_to_string(&path).expect("a fixture");
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let bytes =
-        |value: &serde_json::Value| hex::decode(value.as_str().expect("hex")).expect("hex");
+    let bytes = |value: &serde_json::Value| hex::decode(value.as_str().expect("hex")).expect("hex");
     let receipts = json["receipts"].as_array().expect("receipts").iter().map(|receipt| {
         ReceiptEnvelope::decode_2718(&mut &bytes(receipt)[..]).expect("alloy decodes it")
     });

@@ -46,7 +46,9 @@ pub(crate) fn envelopes(plan: &Plan) -> Vec<ReceiptEnvelope> {
 
 /// What stands for the transactions of a block of this number.
 pub(crate) fn transactions(number: u64, count: usize) -> Vec<Bytes> {
-    (0..count).map(|index| Bytes::from(format!("\u{2}transaction {index} of {number}").into_bytes())).collect()
+    (0..count)
+        .map(|index| Bytes::from(format!("\u{2}transaction {index} of {number}").into_bytes()))
+        .collect()
 }
 
 pub(crate) fn transaction_hash(number: u64, index: usize) -> B256 {
