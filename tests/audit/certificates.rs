@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, address, b256};
 use chainsieve::eth::audit::{Audit, AuditError, Question, Undecidable};
 use chainsieve::eth::certificate::{
     Certificate, CertificateJsonError, Claim, IssueError, Trust, VerifyError,
@@ -42,12 +42,12 @@ impl Issued {
     /// Without headers and receipts.
     fn bare(&self) -> Certificate {
         let report = self.run.audit_question(self.question(), &self.answer);
-        Certificate::from_report(&self.question(), &report, &self.answer).unwrap()
+        Certificate::from_report(&self.question(), &report, &self.answer).expect("no findings")
     }
 
     /// The numbers of the blocks whose receipts are needed.
     fn examined(&self) -> Vec<u64> {
-        let audit = Audit::new(self.question(), &[]).unwrap();
+        let audit = Audit::new(self.question(), &[]).expect("the chain covers the range");
         audit.finish().examined().iter().map(|(number, _)| *number).collect()
     }
 
@@ -63,10 +63,10 @@ impl Issued {
 
 fn usdt_transfers() -> Issued {
     let naive = Naive {
-        addresses: vec!["0xdac17f958d2ee523a2206206994597c13d831ec7".parse().unwrap()],
-        topics: vec![vec![
-            "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef".parse().unwrap(),
-        ]],
+        addresses: vec![address!("dac17f958d2ee523a2206206994597c13d831ec7")],
+        topics: vec![vec![b256!(
+            "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+        )]],
     };
     Issued::new(runs::fixture_pair(), &naive)
 }

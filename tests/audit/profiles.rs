@@ -120,7 +120,7 @@ fn a_filter_with_more_bits_is_exact_for_nobody_and_a_superset_for_all() {
     assert!(contradicted);
     assert_eq!(report.verdict(51), Some(Verdict::AbsentByBloom));
     // A superset proves a forgery all the same.
-    let mut forged = answer.clone();
+    let mut forged = answer;
     forged[0].log.address = Address::repeat_byte(0x44);
     assert_eq!(Audit::new(question, &forged).unwrap().finish().forged().count(), 1);
 }
