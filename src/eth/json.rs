@@ -320,9 +320,9 @@ pub(crate) struct Fields<const N: usize> {
     pub(crate) values: [Option<Shape>; N],
     /// A known field that came twice.
     pub(crate) duplicate: Option<&'static str>,
-    /// The first key that is none of the known ones.
+    /// The last key that is none of the known ones.
     pub(crate) unknown: Option<String>,
-    /// The first key that differs from a known one by case alone, and that one.
+    /// The last key that differs from a known one by case alone, and that one.
     pub(crate) misspelt: Option<(String, &'static str)>,
 }
 
@@ -384,14 +384,9 @@ impl<'de, const N: usize> Visitor<'de> for ObjectOf<N> {
         let mut fields = Self::empty(None);
         while let Some(key) = map.next_key::<String>()? {
             let Some(at) = self.0.iter().position(|name| *name == key) else {
-                let similar = self.0.iter().find(|name| same_but_for_case(&key, name));
-                match similar {
-                    Some(name) if fields.misspelt.is_none() => {
-                        fields.misspelt = Some((excerpt(&key), name));
-                    }
-                    Some(_) => {}
-                    None if fields.unknown.is_none() => fields.unknown = Some(excerpt(&key)),
-                    None => {}
+                match self.0.iter().find(|name| same_but_for_case(&key, name)) {
+                    Some(name) => fields.misspelt = Some((excerpt(&key), name)),
+                    None => fields.unknown = Some(excerpt(&key)),
                 }
                 map.next_value::<IgnoredAny>()?;
                 continue;

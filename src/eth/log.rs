@@ -76,7 +76,7 @@ pub enum LogProblem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogJsonError {
-    /// No JSON, nested more than 127 deep, or with something after the value.
+    /// No JSON, or something after the value.
     #[error("not JSON: {0}")]
     Syntax(String),
     /// A value that is not a list.
@@ -229,7 +229,9 @@ pub fn digest(logs: &[LocatedLog]) -> B256 {
     let payload_length = encoded.iter().map(|(_, _, bytes)| bytes.len()).sum();
     let mut list = Vec::new();
     alloy_rlp::Header { list: true, payload_length }.encode(&mut list);
-    encoded.iter().for_each(|(_, _, bytes)| list.extend_from_slice(bytes));
+    for (_, _, bytes) in &encoded {
+        list.extend_from_slice(bytes);
+    }
     B256::new(keccak256(&list))
 }
 

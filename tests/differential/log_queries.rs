@@ -9,6 +9,7 @@ use chainsieve::eth::log_query::{
 };
 use chainsieve::simd::Backend;
 
+use crate::mutation::mutated;
 use crate::rng::Rng;
 
 /// Few values, so that queries and logs meet.
@@ -228,8 +229,12 @@ fn compare(rng: &mut Rng, text: &str, counts: &mut Counts) {
 fn alloy_reads_and_matches_the_same() {
     let mut rng = Rng::new(7_708);
     let mut counts = Counts::default();
-    for _ in 0..20_000 {
-        let text = query_text(&mut rng);
+    for round in 0..30_000 {
+        let mut text = query_text(&mut rng);
+        if round % 3 == 0 {
+            let damaged = mutated(&mut rng, text.as_bytes());
+            text = String::from_utf8_lossy(&damaged).into_owned();
+        }
         compare(&mut rng, &text, &mut counts);
     }
     let Counts { read, refused, wanted, unwanted, in_range, by_arity, bloom_no, bloom_maybe } =

@@ -90,3 +90,76 @@ impl TryFrom<&LogQuery> for Filter {
         Ok(filter)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use alloy_primitives::{Address, B256, Bytes, Log, address};
+    use alloy_rpc_types_eth::{BlockNumberOrTag, Filter};
+
+    use super::TrailingWildcard;
+    use crate::eth::log_query::{BlockTag, LogQuery, Semantics, TopicSet};
+
+    const TOKEN: Address = address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
+    const OTHER: Address = address!("0xdac17f958d2ee523a2206206994597c13d831ec7");
+
+    /// The same questions, built by the methods of either.
+    #[test]
+    fn built_there_and_here() {
+        let [one, two] = [B256::with_last_byte(1), B256::with_last_byte(2)];
+        let transfer = "Transfer(address,address,uint256)";
+        let pairs = [
+            (Filter::new(), LogQuery::new()),
+            (
+                Filter::new().from_block(3_u64).to_block(BlockNumberOrTag::Safe),
+                LogQuery::new().from_block(3).to_block(BlockTag::Safe),
+            ),
+            (Filter::new().at_block_hash(one), LogQuery::new().at_hash(one)),
+            (
+                Filter::new().address([OTHER, TOKEN].to_vec()).event(transfer).topic2(TOKEN),
+                LogQuery::new()
+                    .addresses([TOKEN, OTHER])
+                    .event(transfer)
+                    .expect("a signature")
+                    .topic2(TOKEN),
+            ),
+            (
+                Filter::new().topic1([two, one].to_vec()).topic3(true),
+                LogQuery::new().topic1([one, two]).topic3(true),
+            ),
+        ];
+        for (filter, query) in pairs {
+            assert_eq!(LogQuery::from(&filter), query);
+            assert_eq!(Filter::try_from(&query), Ok(filter.clone()));
+            assert_eq!(LogQuery::from(filter), query);
+        }
+    }
+
+    #[test]
+    fn every_tag_goes_both_ways() {
+        use BlockNumberOrTag as Theirs;
+        let tags =
+            [Theirs::Earliest, Theirs::Latest, Theirs::Safe, Theirs::Finalized, Theirs::Pending];
+        for theirs in tags.into_iter().chain([Theirs::Number(0), Theirs::Number(u64::MAX)]) {
+            let ours = BlockTag::from(theirs);
+            assert_eq!(Theirs::from(ours), theirs);
+            assert_eq!(ours.name().map_or(theirs, |name| name.parse().expect("a tag")), theirs);
+        }
+    }
+
+    /// What a filter can't say is not dropped in silence: a log of one topic tells the two apart.
+    #[test]
+    fn a_last_any_is_refused() {
+        let query = LogQuery::new().topic0(B256::ZERO).topic2(TopicSet::any());
+        let error = Filter::try_from(&query).expect_err("a trailing wildcard");
+        assert_eq!(error, TrailingWildcard { position: 2 });
+        assert!(error.to_string().starts_with("position 2 of the topics"));
+        let log = Log::new(TOKEN, [B256::ZERO].to_vec(), Bytes::new()).expect("one topic");
+        let filter = Filter::new().event_signature(B256::ZERO);
+        assert!(!query.matches(&log, Semantics::Geth) && filter.matches(&log));
+        // One that lost it on the way is the same under both rules.
+        let query = LogQuery::from(filter);
+        assert!(query.matches(&log, Semantics::Geth) && !query.depends_on_semantics(&log));
+    }
+}

@@ -21,11 +21,11 @@ impl LogQuery {
     /// in wei the data. What an account sends *or* receives takes two queries: positions are
     /// joined by "and".
     ///
-    /// **Not enough for a balance.** The logs tell of value that moves to another account by a
-    /// transaction, a call, a creation of a contract or a self-destruction. They don't tell of
-    /// fees and priority fees, withdrawals of validators, rewards of blocks before the merge, nor
-    /// of anything before the fork. Blocks before it have no such log, so a complete answer of
-    /// nothing is right there and says nothing.
+    /// **Not enough for a balance.** The logs tell of value that moves to another account, by a
+    /// transaction or inside the EVM. They don't tell of fees and priority fees, withdrawals of
+    /// validators, rewards of blocks before the merge, nor of anything before the fork. Blocks
+    /// before it have no such log, so a complete answer of nothing is right there and says
+    /// nothing.
     ///
     /// Source: EIP-7708 as of May 2026, which rests on EIP-8246 and knows no logs of burnt ether;
     /// earlier drafts had them.

@@ -25,7 +25,7 @@ const GETH_MAX_BLOCK: u64 = i64::MAX as u64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryJsonError {
-    /// No JSON, nested more than 127 deep, or with something after the value.
+    /// No JSON, or something after the value.
     #[error("not JSON: {0}")]
     Syntax(String),
     /// A value that is not an object.

@@ -29,7 +29,7 @@ fn read(text: &str, semantics: Semantics) -> Result<LogQuery, String> {
     LogQuery::from_json(&spelt(text), semantics).map_err(|error| error.to_string())
 }
 
-/// The rows of `TestUnmarshalJSONNewFilterArgs` in geth (eth/filters/api_test.go): the text, and
+/// The rows of `TestUnmarshalJSONNewFilterArgs` in geth (`eth/filters/api_test.go`): the text, and
 /// from, to, addresses, and the topics of each position, where empty is "any".
 #[test]
 fn geth_test_unmarshal_json() {
@@ -69,233 +69,138 @@ fn geth_test_unmarshal_json() {
     }
 }
 
-/// What geth and alloy make of the same text: the canonical form of what they read, or the error.
+/// A text, and on the lines after it what geth and alloy make of it: the canonical form of what
+/// they read, or after `!` the error.
+const DIVERGENCES: &str = r#"
+{"topics":[[$T0,null,7]]}
+  geth: {"topics":[null]}
+  alloy: ! topics[0][2]: a number stands where a topic or null belongs
+{"topics":[[null,$T0]]}
+  both: {"topics":[null]}
+{"topics":[[],[]]}
+  both: {"topics":[null,null]}
+{"topics":[$T0,null]}
+  both: {"topics":[[$T0],null]}
+{"topics":[[$T1,$T0,$T1]]}
+  both: {"topics":[[$T0,$T1]]}
+{"topics":null,"address":null}
+  both: {}
+{"topics":[],"address":[]}
+  both: {}
+{"address":[null,$A0]}
+  geth: ! address[0]: null stands where an address belongs
+  alloy: {}
+{"address":[$A1,$A0,$A1]}
+  both: {"address":[$A0,$A1]}
+{"limit":3}
+  geth: {}
+  alloy: ! field "limit" is none of blockHash, fromBlock, toBlock, address, topics
+{"addresses":[$A0]}
+  geth: {}
+  alloy: ! field "addresses" is none of blockHash, fromBlock, toBlock, address, topics
+{"Topics":[$T0]}
+  both: ! field "Topics" is to be written "topics"
+{"addreſs":$A0}
+  both: ! field "addreſs" is to be written "address"
+{"address":$A0,"address":$A1}
+  both: ! field "address" comes twice
+{"topics":null,"topics":[$T0]}
+  both: ! field "topics" comes twice
+{"blockHash":$H,"fromBlock":"0x1"}
+  both: ! blockHash excludes fromBlock and toBlock
+{"blockHash":$H,"toBlock":"latest"}
+  both: ! blockHash excludes fromBlock and toBlock
+{"blockHash":$H,"fromBlock":null}
+  both: {"blockHash":$H}
+{"blockHash":null,"fromBlock":"safe"}
+  both: {"fromBlock":"safe"}
+{"fromBlock":16}
+  both: ! fromBlock: a number stands where a block number in hex or a tag belongs
+{"fromBlock":"16"}
+  both: ! fromBlock: "16" is neither a number in hex with 0x nor one of earliest, latest, safe, finalized, pending
+{"fromBlock":"0x"}
+  both: ! fromBlock: no digits after 0x
+{"fromBlock":"0x0"}
+  both: {"fromBlock":"0x0"}
+{"fromBlock":"0X1F"}
+  both: {"fromBlock":"0x1f"}
+{"fromBlock":"0x01"}
+  geth: ! fromBlock: "0x01" has a leading zero
+  alloy: {"fromBlock":"0x1"}
+{"toBlock":"Latest"}
+  geth: ! toBlock: "Latest" is neither a number in hex with 0x nor one of earliest, latest, safe, finalized, pending
+  alloy: {"toBlock":"latest"}
+{"toBlock":"pending"}
+  both: {"toBlock":"pending"}
+{"toBlock":"0x7fffffffffffffff"}
+  both: {"toBlock":"0x7fffffffffffffff"}
+{"toBlock":"0x8000000000000000"}
+  geth: ! toBlock: "0x8000000000000000" is above 0x7fffffffffffffff
+  alloy: {"toBlock":"0x8000000000000000"}
+{"toBlock":"0x10000000000000000"}
+  both: ! toBlock: "0x10000000000000000" is above 0xffffffffffffffff
+{"toBlock":"0x+1"}
+  both: ! toBlock: character '+' at 2 is not a hex digit
+{"address":"70C87d191324e6712a591f304b4eedef6ad9bb9d"}
+  geth: ! address: "70C87d191324e6712a591f304b4eedef6ad9bb9d" does not begin with 0x
+  alloy: {"address":[$A0]}
+{"address":"0X70c87d191324e6712a591f304b4eedef6ad9bb9d"}
+  both: {"address":[$A0]}
+{"address":"0x70c87d191324e6712a591f304b4eedef6ad9bb9"}
+  both: ! address: 39 hex digits are not whole bytes
+{"address":[$A0,$T0]}
+  both: ! address[1]: 32 bytes, an address has 20
+{"address":""}
+  geth: ! address: "" does not begin with 0x
+  alloy: ! address: 0 bytes, an address has 20
+{"topics":[$T0,[$T1,$T1,$T2,"TOPIC31"]]}
+  both: ! topics[1][3]: 31 bytes, a topic has 32
+{"topics":[$A0]}
+  both: ! topics[0]: 20 bytes, a topic has 32
+{"blockHash":$A0}
+  both: ! blockHash: 20 bytes, a block hash has 32
+{"topics":$T0}
+  both: ! topics: a string stands where a list belongs
+{"topics":[[[$T0]]]}
+  both: ! topics[0][0]: a list stands where a topic or null belongs
+{"topics":[{}]}
+  both: ! topics[0]: an object stands where a topic, a list of them or null belongs
+{"topics":[null,null,null,null,null]}
+  both: ! topics: 5 positions, a log has at most 4 topics
+{"address":[1,2]}
+  both: ! address[0]: a number stands where an address belongs
+[{}]
+  both: ! a query is an object, not a list
+"#;
+
 #[test]
 fn each_divergence_has_its_row() {
-    let topic_31 = format!("0x{}", "ab".repeat(31));
-    let rows: [(&str, Result<&str, &str>, Result<&str, &str>); 45] = [
-        // "any" inside a position; geth does not look at what follows it.
-        (
-            r#"{"topics":[[$T0,null,7]]}"#,
-            Ok(r#"{"topics":[null]}"#),
-            Err("topics[0][2]: a number stands where a topic or null belongs"),
-        ),
-        (r#"{"topics":[[null,$T0]]}"#, Ok(r#"{"topics":[null]}"#), Ok(r#"{"topics":[null]}"#)),
-        (r#"{"topics":[[],[]]}"#, Ok(r#"{"topics":[null,null]}"#), Ok(r#"{"topics":[null,null]}"#)),
-        (
-            r#"{"topics":[$T0,null]}"#,
-            Ok(r#"{"topics":[[$T0],null]}"#),
-            Ok(r#"{"topics":[[$T0],null]}"#),
-        ),
-        (
-            r#"{"topics":[[$T1,$T0,$T1]]}"#,
-            Ok(r#"{"topics":[[$T0,$T1]]}"#),
-            Ok(r#"{"topics":[[$T0,$T1]]}"#),
-        ),
-        (r#"{"topics":null,"address":null}"#, Ok("{}"), Ok("{}")),
-        (r#"{"topics":[],"address":[]}"#, Ok("{}"), Ok("{}")),
-        (
-            r#"{"address":[null,$A0]}"#,
-            Err("address[0]: null stands where an address belongs"),
-            Ok("{}"),
-        ),
-        (
-            r#"{"address":[$A1,$A0,$A1]}"#,
-            Ok(r#"{"address":[$A0,$A1]}"#),
-            Ok(r#"{"address":[$A0,$A1]}"#),
-        ),
-        // Fields.
-        (
-            r#"{"limit":3}"#,
-            Ok("{}"),
-            Err(r#"field "limit" is none of blockHash, fromBlock, toBlock, address, topics"#),
-        ),
-        (
-            r#"{"addresses":[$A0]}"#,
-            Ok("{}"),
-            Err(r#"field "addresses" is none of blockHash, fromBlock, toBlock, address, topics"#),
-        ),
-        (
-            r#"{"Topics":[$T0]}"#,
-            Err(r#"field "Topics" is to be written "topics""#),
-            Err(r#"field "Topics" is to be written "topics""#),
-        ),
-        (
-            r#"{"addreſs":$A0}"#,
-            Err(r#"field "addreſs" is to be written "address""#),
-            Err(r#"field "addreſs" is to be written "address""#),
-        ),
-        (
-            r#"{"address":$A0,"address":$A1}"#,
-            Err(r#"field "address" comes twice"#),
-            Err(r#"field "address" comes twice"#),
-        ),
-        (
-            r#"{"topics":null,"topics":[$T0]}"#,
-            Err(r#"field "topics" comes twice"#),
-            Err(r#"field "topics" comes twice"#),
-        ),
-        (
-            r#"{"blockHash":$H,"fromBlock":"0x1"}"#,
-            Err("blockHash excludes fromBlock and toBlock"),
-            Err("blockHash excludes fromBlock and toBlock"),
-        ),
-        (
-            r#"{"blockHash":$H,"toBlock":"latest"}"#,
-            Err("blockHash excludes fromBlock and toBlock"),
-            Err("blockHash excludes fromBlock and toBlock"),
-        ),
-        (
-            r#"{"blockHash":$H,"fromBlock":null}"#,
-            Ok(r#"{"blockHash":$H}"#),
-            Ok(r#"{"blockHash":$H}"#),
-        ),
-        (
-            r#"{"blockHash":null,"fromBlock":"safe"}"#,
-            Ok(r#"{"fromBlock":"safe"}"#),
-            Ok(r#"{"fromBlock":"safe"}"#),
-        ),
-        // Blocks.
-        (
-            r#"{"fromBlock":16}"#,
-            Err("fromBlock: a number stands where a block number in hex or a tag belongs"),
-            Err("fromBlock: a number stands where a block number in hex or a tag belongs"),
-        ),
-        (
-            r#"{"fromBlock":"16"}"#,
-            Err(
-                r#"fromBlock: "16" is neither a number in hex with 0x nor one of earliest, latest, safe, finalized, pending"#,
-            ),
-            Err(
-                r#"fromBlock: "16" is neither a number in hex with 0x nor one of earliest, latest, safe, finalized, pending"#,
-            ),
-        ),
-        (
-            r#"{"fromBlock":"0x"}"#,
-            Err("fromBlock: no digits after 0x"),
-            Err("fromBlock: no digits after 0x"),
-        ),
-        (r#"{"fromBlock":"0x0"}"#, Ok(r#"{"fromBlock":"0x0"}"#), Ok(r#"{"fromBlock":"0x0"}"#)),
-        (r#"{"fromBlock":"0X1F"}"#, Ok(r#"{"fromBlock":"0x1f"}"#), Ok(r#"{"fromBlock":"0x1f"}"#)),
-        (
-            r#"{"fromBlock":"0x01"}"#,
-            Err(r#"fromBlock: "0x01" has a leading zero"#),
-            Ok(r#"{"fromBlock":"0x1"}"#),
-        ),
-        (
-            r#"{"toBlock":"Latest"}"#,
-            Err(
-                r#"toBlock: "Latest" is neither a number in hex with 0x nor one of earliest, latest, safe, finalized, pending"#,
-            ),
-            Ok(r#"{"toBlock":"latest"}"#),
-        ),
-        (
-            r#"{"toBlock":"pending"}"#,
-            Ok(r#"{"toBlock":"pending"}"#),
-            Ok(r#"{"toBlock":"pending"}"#),
-        ),
-        (
-            r#"{"toBlock":"0x7fffffffffffffff"}"#,
-            Ok(r#"{"toBlock":"0x7fffffffffffffff"}"#),
-            Ok(r#"{"toBlock":"0x7fffffffffffffff"}"#),
-        ),
-        (
-            r#"{"toBlock":"0x8000000000000000"}"#,
-            Err(r#"toBlock: "0x8000000000000000" is above 0x7fffffffffffffff"#),
-            Ok(r#"{"toBlock":"0x8000000000000000"}"#),
-        ),
-        (
-            r#"{"toBlock":"0x10000000000000000"}"#,
-            Err(r#"toBlock: "0x10000000000000000" is above 0xffffffffffffffff"#),
-            Err(r#"toBlock: "0x10000000000000000" is above 0xffffffffffffffff"#),
-        ),
-        (
-            r#"{"toBlock":"0x+1"}"#,
-            Err("toBlock: character '+' at 2 is not a hex digit"),
-            Err("toBlock: character '+' at 2 is not a hex digit"),
-        ),
-        // Bytes.
-        (
-            r#"{"address":"70C87d191324e6712a591f304b4eedef6ad9bb9d"}"#,
-            Err(r#"address: "70C87d191324e6712a591f304b4eedef6ad9bb9d" does not begin with 0x"#),
-            Ok(r#"{"address":[$A0]}"#),
-        ),
-        (
-            r#"{"address":"0X70c87d191324e6712a591f304b4eedef6ad9bb9d"}"#,
-            Ok(r#"{"address":[$A0]}"#),
-            Ok(r#"{"address":[$A0]}"#),
-        ),
-        (
-            r#"{"address":"0x70c87d191324e6712a591f304b4eedef6ad9bb9"}"#,
-            Err("address: 39 hex digits are not whole bytes"),
-            Err("address: 39 hex digits are not whole bytes"),
-        ),
-        (
-            r#"{"address":[$A0,$T0]}"#,
-            Err("address[1]: 32 bytes, an address has 20"),
-            Err("address[1]: 32 bytes, an address has 20"),
-        ),
-        (
-            r#"{"address":""}"#,
-            Err(r#"address: "" does not begin with 0x"#),
-            Err("address: 0 bytes, an address has 20"),
-        ),
-        (
-            r#"{"topics":[$T0,[$T1,$T1,$T2,"TOPIC31"]]}"#,
-            Err("topics[1][3]: 31 bytes, a topic has 32"),
-            Err("topics[1][3]: 31 bytes, a topic has 32"),
-        ),
-        (
-            r#"{"topics":[$A0]}"#,
-            Err("topics[0]: 20 bytes, a topic has 32"),
-            Err("topics[0]: 20 bytes, a topic has 32"),
-        ),
-        (
-            r#"{"blockHash":$A0}"#,
-            Err("blockHash: 20 bytes, a block hash has 32"),
-            Err("blockHash: 20 bytes, a block hash has 32"),
-        ),
-        // Shapes.
-        (
-            r#"{"topics":$T0}"#,
-            Err("topics: a string stands where a list belongs"),
-            Err("topics: a string stands where a list belongs"),
-        ),
-        (
-            r#"{"topics":[[[$T0]]]}"#,
-            Err("topics[0][0]: a list stands where a topic or null belongs"),
-            Err("topics[0][0]: a list stands where a topic or null belongs"),
-        ),
-        (
-            r#"{"topics":[{}]}"#,
-            Err("topics[0]: an object stands where a topic, a list of them or null belongs"),
-            Err("topics[0]: an object stands where a topic, a list of them or null belongs"),
-        ),
-        (
-            r#"{"topics":[null,null,null,null,null]}"#,
-            Err("topics: 5 positions, a log has at most 4 topics"),
-            Err("topics: 5 positions, a log has at most 4 topics"),
-        ),
-        (
-            r#"{"address":[1,2]}"#,
-            Err("address[0]: a number stands where an address belongs"),
-            Err("address[0]: a number stands where an address belongs"),
-        ),
-        (r"[{}]", Err("a query is an object, not a list"), Err("a query is an object, not a list")),
-    ];
-    for (text, geth, alloy) in rows {
-        let text = text.replace("TOPIC31", &topic_31);
-        for (semantics, expected) in [(Semantics::Geth, geth), (Semantics::Alloy, alloy)] {
-            let expected = expected.map(spelt).map_err(String::from);
-            let found = read(&text, semantics).map(|query| query.to_json());
-            assert_eq!(found, expected, "{semantics:?} on {text}");
+    let topic_31 = format!("\"0x{}\"", "ab".repeat(31));
+    let (mut text, mut texts, mut outcomes) = (String::new(), 0, 0);
+    for line in DIVERGENCES.lines().filter(|line| !line.is_empty()) {
+        let Some((whose, expected)) = line.strip_prefix("  ").and_then(|row| row.split_once(": "))
+        else {
+            text = line.replace("\"TOPIC31\"", &topic_31);
+            texts += 1;
+            continue;
+        };
+        let expected = match expected.strip_prefix("! ") {
+            Some(message) => Err(message.into()),
+            None => Ok(spelt(expected)),
+        };
+        for (semantics, name) in [(Semantics::Geth, "geth"), (Semantics::Alloy, "alloy")] {
+            if whose == name || whose == "both" {
+                let found = read(&text, semantics).map(|query| query.to_json());
+                assert_eq!(found, expected, "{name} on {text}");
+                outcomes += 1;
+            }
         }
     }
+    assert_eq!((texts, outcomes), (45, 90));
 }
 
 #[test]
 fn what_is_not_json() {
-    let deep = format!(r#"{{"topics":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     let cases = [
         ("", "not JSON: EOF while parsing a value at line 1 column 0"),
         ("{", "not JSON: EOF while parsing an object at line 1 column 1"),
@@ -303,11 +208,17 @@ fn what_is_not_json() {
         (r#"{"topics":[],}"#, "not JSON: trailing comma at line 1 column 14"),
         ("{'topics':[]}", "not JSON: key must be a string at line 1 column 2"),
         ("\u{feff}{}", "not JSON: expected value at line 1 column 1"),
-        (deep.as_str(), "not JSON: recursion limit exceeded at line 1 column 137"),
     ];
     for (text, message) in cases {
         assert_eq!(read(text, Semantics::Geth), Err(message.into()), "{text}");
     }
+    // Depth is no danger: what stands too deep for a query is passed over.
+    let deep = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let message = "topics[0][0]: a list stands where a topic or null belongs";
+    let found = read(&format!(r#"{{"topics":{}}}"#, deep(100_000)), Semantics::Geth);
+    assert_eq!(found, Err(message.into()));
+    let found = read(&format!(r#"{{"x":{}}}"#, deep(100_000)), Semantics::Geth);
+    assert_eq!(found, Ok(LogQuery::new()), "geth ignores the field");
     for (text, kind) in [("null", "null"), ("7", "a number"), (r#""q""#, "a string")] {
         let message = format!("a query is an object, not {kind}");
         assert_eq!(read(text, Semantics::Geth), Err(message));
@@ -337,8 +248,7 @@ fn the_canonical_form_has_one_order() {
         .to_block(BlockTag::Finalized)
         .from_block(0);
     let text = r#"{"fromBlock":"0x0","toBlock":"finalized","address":[$A0,$A1],"topics":[null,[$T1],null,[$T0,$T2]]}"#;
-    assert_eq!(query.to_json(), spelt(&text.replace("[$T0,$T2]", "[$T0,$T2]")));
-    // Sorted by value: 3a… before 6c….
+    assert_eq!(query.to_json(), spelt(text));
     for semantics in [Semantics::Geth, Semantics::Alloy] {
         assert_eq!(LogQuery::from_json(&query.to_json(), semantics), Ok(query.clone()));
     }

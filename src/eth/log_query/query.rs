@@ -45,7 +45,7 @@ pub enum Semantics {
 ///     .topic2(address!("0x28c6c06298d514db089934071355e5743bf21d60"));
 /// assert_eq!(
 ///     query.to_json(),
-///     r#"{"fromBlock":"0x10dde1f","toBlock":"0x10dde20","#.to_owned()
+///     r#"{"fromBlock":"0x10dde5f","toBlock":"0x10dde60","#.to_owned()
 ///         + r#""address":["0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48"],"#
 ///         + r#""topics":[["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"],"#
 ///         + r#"null,["0x00000000000000000000000028c6c06298d514db089934071355e5743bf21d60"]]}"#
@@ -230,7 +230,7 @@ impl LogQuery {
     /// under either [`Semantics`].
     pub fn compile(&self, backend: Backend) -> CompiledQuery {
         let addresses = self.addresses.iter().map(|address| address.as_slice());
-        let topics = self.topics.iter().flat_map(TopicSet::values).map(|topic| topic.as_slice());
+        let topics = self.topics.iter().flat_map(TopicSet::values).map(B256::as_slice);
         let values: Vec<&[u8]> = addresses.chain(topics).collect();
         let mut positions = bloom::positions_of_each(backend, &values).into_iter();
         let sizes = self.topics.iter().map(|set| set.values().len());

@@ -27,7 +27,7 @@ fn json(text: &str) -> LogQuery {
 const CONTRACT: Address = address!("0xfe00000000000000000000000000000000000000");
 const CONTRACT_2: Address = address!("0xff00000000000000000000000000000000000000");
 
-/// The logs of the chain that `TestFilters` of geth builds (eth/filters/filter_test.go, as of
+/// The logs of the chain that `TestFilters` of geth builds (`eth/filters/filter_test.go`, as of
 /// 2024): block number, emitter, topics.
 fn chain() -> Vec<(u64, Log)> {
     let [one, two, three, four] = ["topic1", "topic2", "topic3", "topic4"].map(hash);
@@ -162,8 +162,9 @@ fn a_hash_and_a_range_replace_each_other() {
 #[test]
 fn ranges_resolve_as_on_a_pruned_node() {
     use ResolveError as E;
+    type Row = (Option<BlockTag>, Option<BlockTag>, Result<(u64, u64), ResolveError>);
     let heads = Heads { earliest: 10, latest: 100, safe: Some(90), finalized: Some(80) };
-    let rows: [(Option<BlockTag>, Option<BlockTag>, Result<(u64, u64), E>); 16] = [
+    let rows: [Row; 16] = [
         (None, None, Ok((100, 100))),
         (Some(20.into()), None, Ok((20, 100))),
         (Some(100.into()), Some(100.into()), Ok((100, 100))),
