@@ -1,8 +1,8 @@
 //! A true answer, and every way to lie about each of its logs.
 
-use alloy_primitives::{Address, B256, Bytes, Log};
+use alloy_primitives::{Address, B256, Bytes, Log, keccak256};
 use chainsieve::eth::audit::{
-    AuditReport, EvidenceError, FindingKind, Forgery, Grounds, Status, WrongField,
+    AuditReport, EvidenceError, Finding, FindingKind, Forgery, Grounds, Status, WrongField,
 };
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::Semantics;
@@ -77,7 +77,11 @@ fn altered(log: &Log, lie: Lie) -> Option<Log> {
     let mut address = log.address;
     match lie {
         Lie::Address => flip_address(&mut address),
-        Lie::Topic(at) => topics.get_mut(at)?.0[31] ^= 1,
+        // Not by a bit: token ids in a row would become each other.
+        Lie::Topic(at) => {
+            let topic = topics.get_mut(at)?;
+            *topic = keccak256(*topic);
+        }
         Lie::TopicMore if topics.len() < 4 => topics.push(B256::repeat_byte(0x99)),
         Lie::Data => *data.first_mut()? ^= 0x80,
         Lie::DataMore => data.push(0),
@@ -190,9 +194,9 @@ fn verify_evidence(run: &Run, naive: &Naive, answer: &[LocatedLog], report: &Aud
     let query = naive.query(run);
     for omitted in report.omitted() {
         let block = run.by_hash(omitted.log.block_hash);
-        let own = &block.logs[usize::try_from(omitted.log.log_index).unwrap()];
+        let own = &block.logs[usize::try_from(omitted.log.log_index).expect("an index")];
         assert_eq!(omitted.log, *own, "as alloy decodes it");
-        omitted.verify(&block.view(), &query, Semantics::Geth, answer).unwrap();
+        omitted.verify(&block.view(), &query, Semantics::Geth, answer).expect("it is shown");
     }
     for forged in report.forged() {
         let block = run.by_hash(forged.log.block_hash);
@@ -200,7 +204,7 @@ fn verify_evidence(run: &Run, naive: &Naive, answer: &[LocatedLog], report: &Aud
             Err(EvidenceError::NoProof) => {
                 assert!(forged.log.transaction_index >= block.receipts.len() as u64);
             }
-            other => other.unwrap(),
+            other => other.expect("it is shown"),
         }
     }
 }
@@ -222,7 +226,7 @@ fn check(run: &Run, naive: &Naive, truth: &[LocatedLog], lie: Lie, positions: &[
     expected.sort();
     let report = run.audit(&naive.query(run), &answer);
     assert_eq!(found(&report), expected, "{lie:?} of {positions:?} under {naive:?}");
-    let proven = report.findings.iter().any(|finding| finding.is_proof());
+    let proven = report.findings.iter().any(Finding::is_proof);
     let status = if proven {
         Status::Wrong
     } else if expected.is_empty() {
@@ -279,7 +283,7 @@ fn all_lies(run: &Run, queries: usize, at_once: usize) -> usize {
         }
     }
     assert!(with_results * 2 >= count, "{with_results} of {count} queries have results");
-    if run.blocks.iter().any(|block| block.logs.len() > 20) {
+    if run.blocks.iter().any(|block| block.logs.len() > 100) {
         for (lie, told) in LIES.iter().zip(kinds) {
             assert!(told > 0 || *lie == Lie::OtherBlock, "{lie:?} was never told");
         }
