@@ -38,7 +38,9 @@ Wherever a command reads a filter, a block or a transaction, it takes hex, the n
 const DEMO_HELP: &str = "\
 JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{index, txid,
 reasons[…], own}], merkleblock, delivered_bytes, depth, not_proven[], seconds{build, parse,
-match, answer, verify}. Reasons are those of `chainsieve btc match --help`.";
+match, answer, verify}, audit{headers[], anchor, query, rate, receipts, answered (logs), omitted (the
+log), receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate, seconds{audit,
+verify}}. Reasons are those of `chainsieve btc match --help`.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -48,7 +50,7 @@ pub(crate) enum Command {
     /// Ethereum: headers and the filters of their logs, queries, audits of answers
     #[command(subcommand)]
     Eth(eth::EthCommand),
-    /// A wallet and a node on a real block, without a network: who matched, why, what is proven
+    /// Both on real blocks, without a network: a wallet's filter, and a log that a node left out
     #[command(after_help = DEMO_HELP)]
     Demo,
 }
