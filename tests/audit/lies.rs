@@ -189,16 +189,18 @@ fn found(report: &AuditReport) -> Vec<Expected> {
     found
 }
 
-/// Whoever has the header can verify each omission and forgery.
+/// Whoever has the header can verify each omission and forgery; here dozens of them, fewer
+/// where receipts are of megabytes.
 fn verify_evidence(run: &Run, naive: &Naive, answer: &[LocatedLog], report: &AuditReport) {
     let query = naive.query(run);
-    for omitted in report.omitted() {
+    let step = |count: usize| (count / if count > 2_000 { 5 } else { 60 }).max(1);
+    for omitted in report.omitted().step_by(step(report.omitted().count())) {
         let block = run.by_hash(omitted.log.block_hash);
         let own = &block.logs[usize::try_from(omitted.log.log_index).expect("an index")];
         assert_eq!(omitted.log, *own, "as alloy decodes it");
         omitted.verify(&block.view(), &query, Semantics::Geth, answer).expect("it is shown");
     }
-    for forged in report.forged() {
+    for forged in report.forged().step_by(step(report.forged().count())) {
         let block = run.by_hash(forged.log.block_hash);
         match forged.verify(&block.view(), answer) {
             Err(EvidenceError::NoProof) => {
@@ -220,9 +222,8 @@ fn check(run: &Run, naive: &Naive, truth: &[LocatedLog], lie: Lie, positions: &[
             lies += 1;
         }
     }
-    for at in withheld.into_iter().rev() {
-        answer.remove(at);
-    }
+    let mut at = 0..;
+    answer.retain(|_| withheld.binary_search(&at.next().expect("without end")).is_err());
     expected.sort();
     let report = run.audit(&naive.query(run), &answer);
     assert_eq!(found(&report), expected, "{lie:?} of {positions:?} under {naive:?}");
@@ -303,7 +304,7 @@ fn every_lie_about_the_fixtures_is_found() {
 fn every_lie_about_the_corpus_is_found() {
     for run in runs::corpus() {
         let started = std::time::Instant::now();
-        let queries = if run.blocks.len() > 4 { 8 } else { 4 };
+        let queries = if run.blocks.len() > 4 { 8 } else { 3 };
         let lies = all_lies(&run, queries, 5, 4_096);
         println!("{}: {lies} lies in {:?}", run.first(), started.elapsed());
     }
