@@ -11,7 +11,7 @@ use super::chart::{self, Axis, Chart, Point};
 use super::headers::Headers;
 use crate::args::eth::{Buckets, StatsArgs};
 use crate::calendar::Utc;
-use crate::input::write;
+use crate::input::{Reader, write};
 use crate::output::{Exit, Page, Report, count, grouped, share};
 
 /// Rows of a table that still reads well.
@@ -22,6 +22,7 @@ const POINTS: usize = 240;
 const KEPT: usize = 1000;
 
 pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
+    Reader::of(&args.headers)?;
     let mut stats = Stats::new(args.by);
     let mut headers = Headers::new(&args.headers, args.format);
     while let Some(batch) = headers.next_batch()? {

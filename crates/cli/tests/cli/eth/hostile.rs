@@ -48,7 +48,7 @@ fn truncated_inputs() {
 fn deep_long_and_odd_inputs() {
     let deep = "[".repeat(200_000);
     let objects = "{\"result\":".repeat(100_000);
-    let long = format!("{{\"hash\":\"{}\"}}", "0".repeat(4 << 20));
+    let long = format!("{{\"blockHash\":\"{}\"}}", "0".repeat(4 << 20));
     let lists = vec![0xc1; 1 << 20];
     let lengths = [&[0xff; 9][..], &[0; 100]].concat();
     for (name, input) in [
