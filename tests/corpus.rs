@@ -8,8 +8,28 @@ mod checks;
 mod corpus_files;
 #[path = "support/entry_points.rs"]
 mod entry_points;
+#[path = "support/eth_corpus.rs"]
+mod eth_corpus;
+#[path = "support/eth_header_checks.rs"]
+mod eth_header_checks;
+#[path = "corpus/eth_headers.rs"]
+mod eth_headers;
+#[path = "corpus/eth_index.rs"]
+mod eth_index;
+#[path = "corpus/eth_queries.rs"]
+mod eth_queries;
+#[path = "corpus/eth_receipts.rs"]
+mod eth_receipts;
+#[path = "corpus/eth_scans.rs"]
+mod eth_scans;
+mod naive_logs;
 #[path = "support/oracle.rs"]
 mod oracle;
+#[path = "support/query_draws.rs"]
+mod query_draws;
+#[path = "support/rng.rs"]
+#[expect(dead_code, reason = "not every kind of number is needed")]
+mod rng;
 mod slow_bip37;
 #[path = "support/tree_checks.rs"]
 mod tree_checks;

@@ -11,6 +11,17 @@ mod corpus_files;
 #[path = "support/entry_points.rs"]
 #[expect(dead_code, reason = "outcomes are compared whole, not by index")]
 mod entry_points;
+#[path = "support/eth_fixtures.rs"]
+#[expect(dead_code, reason = "only headers")]
+mod eth_fixtures;
+#[path = "support/eth_header_checks.rs"]
+mod eth_header_checks;
+#[path = "differential/eth_headers.rs"]
+mod eth_headers;
+#[path = "differential/eth_keccak.rs"]
+mod eth_keccak;
+#[path = "differential/eth_scan.rs"]
+mod eth_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
 #[path = "differential/log_queries.rs"]

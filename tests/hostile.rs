@@ -4,6 +4,13 @@
 
 #[path = "hostile/allocation.rs"]
 mod allocation;
+#[path = "hostile/eth_certificates.rs"]
+mod eth_certificates;
+#[path = "support/eth_fixtures.rs"]
+#[expect(dead_code, reason = "bytes are what is damaged")]
+mod eth_fixtures;
+#[path = "hostile/eth_headers.rs"]
+mod eth_headers;
 #[path = "support/fixtures.rs"]
 mod fixtures;
 #[path = "hostile/log_queries.rs"]

@@ -1,5 +1,7 @@
 //! Laws that hold for every filter, element and block.
 
+#[path = "properties/eth_bloom_laws.rs"]
+mod eth_bloom_laws;
 #[path = "properties/filter_laws.rs"]
 mod filter_laws;
 #[path = "properties/matching_laws.rs"]

@@ -1,5 +1,6 @@
 //! Receipts: every block of fixtures and corpus in every form, constructed ones for what they
 //! lack, proofs of single receipts, and bytes from strangers.
+#![cfg(feature = "eth")]
 #![expect(unsafe_code, reason = "an allocator that counts is an unsafe impl")]
 
 #[path = "hostile/allocation.rs"]

@@ -14,6 +14,8 @@ mod tree_checks;
 
 #[path = "vectors/bip37.rs"]
 mod bip37;
+#[path = "vectors/geth_filters.rs"]
+mod geth_filters;
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Ethereum's hashes and scans against the packages that one would use otherwise.
+//! Ethereum: hashes, headers, and queries over their filters, against what one would use otherwise.
 //!
 //! `cargo bench --bench eth -- [--quick] [--json FILE] [PART …]`
 
@@ -8,6 +8,8 @@ mod timer;
 mod headers;
 mod keccak;
 mod receipts;
+mod scan;
+mod watches;
 
 fn main() {
     let mut report = timer::Report::from_args();
@@ -19,6 +21,12 @@ fn main() {
     }
     if report.wants("receipts") {
         receipts::run(&mut report);
+    }
+    if report.wants("scan") {
+        scan::run(&mut report);
+    }
+    if report.wants("watches") {
+        watches::run(&mut report);
     }
     report.finish();
 }

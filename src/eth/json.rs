@@ -136,6 +136,20 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
+/// What the parser says, without what it repeats of a long value.
+pub(crate) fn message(error: &serde_json::Error) -> String {
+    /// More than any message has by itself, in characters.
+    const LIMIT: usize = 300;
+    let text = error.to_string();
+    match text.char_indices().nth(LIMIT) {
+        None => text,
+        Some((end, _)) => {
+            let place = (error.line(), error.column());
+            alloc::format!("{}… at line {} column {}", &text[..end], place.0, place.1)
+        }
+    }
+}
+
 /// Which prefixes hex may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prefix {

@@ -229,7 +229,7 @@ fn filters_that_disagree() {
         .flat_map(ReceiptEnvelope::logs)
         .flat_map(|log| {
             let topics = log.topics().iter().filter(|topic| topic[0] != 0x83);
-            [log.address.as_slice()].into_iter().chain(topics.map(|topic| topic.as_slice()))
+            [log.address.as_slice()].into_iter().chain(topics.map(B256::as_slice))
         })
         .fold(Bloom::ZERO, |bloom, value| bloom | Bloom::from(BloomInput::Raw(value)));
     let missing = without.iter().zip(rare).map(|(have, want)| (want & !have).count_ones()).sum();

@@ -12,7 +12,7 @@ use crate::constructed::{log, no_bloom, slim};
 use crate::real::json_of;
 
 /// A block of OP Goerli between Regolith and Canyon, whose receipts and root reth's tests carry
-/// ("check_optimism_receipt_root"): the nonce is in the receipt, and the root does not cover it.
+/// (`check_optimism_receipt_root`): the nonce is in the receipt, and the root does not cover it.
 #[test]
 fn a_real_block_of_regolith() {
     let root = b256!("0xe255fed45eae7ede0556fe4fabc77b0d294d18781a5a581cab09127bc4cd9ffb");

@@ -5,7 +5,7 @@ use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_consensus::proofs::calculate_receipt_root;
 use alloy_primitives::B256;
-use alloy_rlp::Header as RlpHeader;
+use alloy_rlp::{Error as Rlp, Header as RlpHeader};
 use chainsieve::eth::receipts::{BlockReceipts, ReceiptsError};
 
 use crate::allocation::requested_by;
@@ -96,7 +96,6 @@ fn small_lies() {
         Err(ReceiptsError::Field { receipt: 0, field, error }) => (field, error),
         other => panic!("{other:?}"),
     };
-    use alloy_rlp::Error as Rlp;
     assert_eq!(list(&[]), Err(ReceiptsError::NotAList(Rlp::InputTooShort)));
     assert_eq!(list(&[0x80]), Err(ReceiptsError::NotAList(Rlp::UnexpectedString)));
     assert_eq!(list(&[0xc0, 0]), Err(ReceiptsError::TrailingBytes(1)));

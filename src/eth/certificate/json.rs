@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::{String, ToString as _};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
@@ -101,7 +101,7 @@ struct ReceiptsOf {
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err passes it so")]
 fn not_json(error: serde_json::Error) -> CertificateJsonError {
-    CertificateJsonError::Json(error.to_string())
+    CertificateJsonError::Json(json::message(&error))
 }
 
 impl Certificate {

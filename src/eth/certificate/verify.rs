@@ -11,7 +11,7 @@ use crate::eth::audit::{
     Action, Audit, AuditError, AuditReport, Event, Question, Rejection, Status, Undecidable,
 };
 use crate::eth::chain_profile::ChainProfile;
-use crate::eth::header::{ChainError, HeaderChain};
+use crate::eth::header::{ChainError, HeaderChain, HeaderView};
 use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use crate::eth::receipts::{BlockReceipts, ReceiptsError};
@@ -162,12 +162,11 @@ impl Certificate {
             return Err(VerifyError::OtherSemantics { expected, found });
         }
         let embedded;
-        let chain = match headers {
-            Some(chain) => chain,
-            None => {
-                embedded = self.embedded_chain()?;
-                &embedded
-            }
+        let chain = if let Some(chain) = headers {
+            chain
+        } else {
+            embedded = self.embedded_chain()?;
+            &embedded
         };
         let question = Question {
             chain,
@@ -211,12 +210,18 @@ impl Certificate {
 
     fn embedded_chain(&self) -> Result<HeaderChain, VerifyError> {
         let headers = self.headers.as_ref().ok_or(VerifyError::NoHeaders)?;
+        let decode = |(index, rlp)| {
+            HeaderView::decode(rlp).map_err(|error| {
+                let error = ChainError::Header { index, error };
+                VerifyError::Headers { index, error }
+            })
+        };
+        let rlp = headers.iter().map(|rlp| &rlp[..]).enumerate();
+        let headers = rlp.map(decode).collect::<Result<Vec<_>, _>>()?;
         let mut chain = HeaderChain::new();
-        for (index, rlp) in headers.iter().enumerate() {
-            chain
-                .extend_from_rlp(Backend::best(), rlp)
-                .map_err(|error| VerifyError::Headers { index, error })?;
-        }
+        chain
+            .extend(Backend::best(), &headers)
+            .map_err(|error| VerifyError::Headers { index: chain.len(), error })?;
         Ok(chain)
     }
 

@@ -1,12 +1,13 @@
 //! Headers from JSON-RPC: rebuilt as RLP, and accepted only under their hash.
 
-use alloc::string::{String, ToString as _};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use alloy_primitives::{Address, B64, B256, Bytes, U256};
 use alloy_rlp::{Encodable, Header as RlpHeader};
 
 use super::{HeaderError, HeaderView};
+use crate::eth::json::message;
 
 /// Why JSON is not accepted as a header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +56,7 @@ impl HeaderBuf {
     /// [`JsonHeaderError`], with the line, the column and the field.
     pub fn from_json(json: &str) -> Result<Self, JsonHeaderError> {
         let fields: Fields =
-            serde_json::from_str(json).map_err(|error| JsonHeaderError::Json(error.to_string()))?;
+            serde_json::from_str(json).map_err(|error| JsonHeaderError::Json(message(&error)))?;
         let rlp = fields.encode()?;
         let computed = HeaderView::decode(&rlp)?.hash();
         if computed != fields.hash {

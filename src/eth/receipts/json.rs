@@ -3,7 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString as _};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
@@ -14,6 +14,7 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use super::rlp::is_known;
 use super::{BlockReceipts, Claims, Entry, Form, Outcome, Receipt, ReceiptsError};
 use crate::eth::bloom;
+use crate::eth::json::message;
 
 impl BlockReceipts {
     /// From the array of `eth_getBlockReceipts`, in any order.
@@ -28,7 +29,7 @@ impl BlockReceipts {
     /// 0, 1, 2 and so on, each once.
     pub fn from_json(json: &str) -> Result<Self, ReceiptsError> {
         let read: List<JsonReceipt> =
-            serde_json::from_str(json).map_err(|error| ReceiptsError::Json(error.to_string()))?;
+            serde_json::from_str(json).map_err(|error| ReceiptsError::Json(message(&error)))?;
         Self::in_order(read.0)
     }
 

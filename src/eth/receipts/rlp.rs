@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use alloy_consensus::Eip658Value;
 use alloy_rlp::{Decodable, EMPTY_LIST_CODE, Encodable, Header};
@@ -140,7 +139,7 @@ fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, Receip
     } else {
         Form::Encoded {
             encoding: start..start + encoding.len(),
-            bloom: Range { start: bloom_end - bloom::BYTES, end: bloom_end },
+            bloom: bloom_end - bloom::BYTES..bloom_end,
         }
     };
     Ok(Entry { receipt, form })

@@ -70,6 +70,20 @@ impl BlockReceipts {
     ///
     /// # Errors
     /// [`VerifyError`]: another root, or not enough to compute it.
+    ///
+    /// # Examples
+    /// Block 19,840,104 of mainnet, which has no transactions:
+    /// ```
+    /// use chainsieve::alloy_primitives::{Bloom, b256};
+    /// use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
+    ///
+    /// let root = b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
+    /// let receipts = BlockReceipts::from_json("[]")?;
+    /// let verified = receipts.verify(root, (&Bloom::ZERO).into())?;
+    /// assert_eq!(verified.header_bloom(), BloomAgreement::Exact);
+    /// assert_eq!(verified.logs().count(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn verify<'a>(
         &'a self,
         receipts_root: B256,

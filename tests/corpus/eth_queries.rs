@@ -1,0 +1,171 @@
+//! Queries drawn from the values of every block: the library's answers, alloy's and those of a
+//! plain filter written from the specification.
+
+use std::collections::HashMap;
+
+use alloy_primitives::{Address, B256, Bloom, BloomInput};
+use alloy_rpc_types_eth::Filter;
+use chainsieve::eth::bloom::Answer;
+use chainsieve::eth::log_query::{LogQuery, Semantics, TopicSet};
+use chainsieve::simd::Backend;
+
+use crate::eth_corpus::{EthBlock, EthCorpus, Format};
+use crate::naive_logs::{self, NaiveLog, NaiveQuery};
+use crate::query_draws;
+use crate::rng::Rng;
+
+/// Queries for each block.
+const QUERIES: usize = 10_000;
+
+/// How many queries found something, and the logs they found.
+#[derive(Debug, Default)]
+struct Found {
+    by_geth: usize,
+    by_arity: usize,
+    said_no: usize,
+    logs: usize,
+}
+
+#[test]
+fn queries_of_every_block_find_what_a_plain_filter_finds() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let blocks = corpus.blocks();
+    assert_eq!(blocks.len(), 37);
+    let (empty, full): (Vec<_>, Vec<_>) =
+        blocks.values().partition(|block| block.logs().is_empty());
+    assert_eq!(
+        empty.iter().map(|block| block.header.number).collect::<Vec<_>>(),
+        [1, 100, 19_840_104]
+    );
+    // Those without logs have no values of their own: they take those of another block.
+    let other = blocks[&17_686_111].logs();
+    for block in empty {
+        let found = check(block, &other);
+        assert_eq!((found.by_geth, found.by_arity), (0, 0), "{}", block.name);
+        assert!(found.said_no > QUERIES / 2, "{}: {found:?}", block.name);
+    }
+    let (mut half, mut arity) = (0, 0);
+    for block in full {
+        let found = check(block, &block.logs());
+        println!("{}: {found:?}", block.name);
+        assert!(found.by_geth >= QUERIES / 2, "{}: {found:?}", block.name);
+        half += 1;
+        arity += found.by_arity;
+        // The one filter that has every bit set says nothing, the others say "no" at times.
+        let is_full = block.header.number == 15_537_394;
+        assert_eq!(found.said_no == 0, is_full, "{}: {found:?}", block.name);
+    }
+    assert_eq!(half, 34);
+    assert!(arity > 1_000, "{arity} queries where the number of topics decides");
+}
+
+fn check(block: &EthBlock, values: &[alloy_primitives::Log]) -> Found {
+    let logs = block.logs();
+    let naive: Vec<_> = logs.iter().map(NaiveLog::of).collect();
+    assert_eq!(naive_logs::bloom(&naive), block.header.logs_bloom, "{}", block.name);
+    let values: Vec<_> = values.iter().map(NaiveLog::of).collect();
+    let mut rng = Rng::new(block.header.number);
+    let mut blooms = HashMap::new();
+    let mut found = Found::default();
+    for _ in 0..QUERIES {
+        let drawn = query_draws::query(&mut rng, &values);
+        let json = query_draws::json(&mut rng, &drawn);
+        let query =
+            LogQuery::from_json(&json, Semantics::Geth).unwrap_or_else(|e| panic!("{json}: {e}"));
+        assert_eq!(LogQuery::from_json(&json, Semantics::Alloy).as_ref(), Ok(&query), "{json}");
+        assert_eq!(built(&drawn), query, "{json}");
+        let filter: Filter = serde_json::from_str(&json).unwrap_or_else(|e| panic!("{json}: {e}"));
+
+        let (mut by_geth, mut by_alloy) = (0, 0);
+        for (log, naive) in logs.iter().zip(&naive) {
+            let alloy = drawn.wanted_by_alloy(naive);
+            let geth = alloy && drawn.wanted_by_geth(naive);
+            let ours = (query.matches(log, Semantics::Geth), query.matches(log, Semantics::Alloy));
+            assert_eq!(ours, (geth, alloy), "{}: {json} on {log:?}", block.name);
+            assert_eq!(filter.matches(log), alloy, "{}: {json} on {log:?}", block.name);
+            by_geth += usize::from(geth);
+            by_alloy += usize::from(alloy);
+        }
+        found.by_geth += usize::from(by_geth > 0);
+        found.by_arity += usize::from(by_alloy > by_geth);
+        found.logs += by_geth;
+
+        let answer = query.compile(Backend::best()).answer(&block.header.logs_bloom);
+        assert!(by_alloy == 0 || answer.is_candidate(), "{}: {json} is lost", block.name);
+        let expected = match passes(&drawn, &block.header.logs_bloom, &mut blooms) {
+            _ if block.header.logs_bloom == Bloom::repeat_byte(0xff) => Answer::NoInformation,
+            true => Answer::Maybe,
+            false => Answer::No,
+        };
+        assert_eq!(answer, expected, "{}: {json}", block.name);
+        let by_rival = filter.matches_bloom(block.header.logs_bloom);
+        assert_eq!(answer.is_candidate(), by_rival, "{}: {json}", block.name);
+        found.said_no += usize::from(answer == Answer::No);
+    }
+    found
+}
+
+/// The query by the library's methods, not by JSON.
+fn built(drawn: &NaiveQuery) -> LogQuery {
+    let query = LogQuery::new().addresses(drawn.addresses.iter().copied().map(Address::new));
+    let positions = drawn.positions.iter().enumerate();
+    positions.fold(query, |query, (position, values)| {
+        let set: TopicSet = values.iter().copied().map(B256::new).collect();
+        match position {
+            0 => query.topic0(set),
+            1 => query.topic1(set),
+            2 => query.topic2(set),
+            _ => query.topic3(set),
+        }
+    })
+}
+
+/// As [`NaiveQuery::passes`], with alloy's filter of each value, which is kept.
+fn passes(query: &NaiveQuery, bloom: &Bloom, kept: &mut HashMap<Vec<u8>, bool>) -> bool {
+    let mut has = |value: &[u8]| {
+        let test = || bloom.contains(&Bloom::from(BloomInput::Raw(value)));
+        *kept.entry(value.to_vec()).or_insert_with(test)
+    };
+    (query.addresses.is_empty() || query.addresses.iter().any(|address| has(address)))
+        && query.positions.iter().all(|set| set.is_empty() || set.iter().any(|topic| has(topic)))
+}
+
+/// What geth's own load test asks of mainnet: read by both rules, written and read again.
+#[test]
+fn recorded_queries_are_read() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let mut read = 0;
+    for file in corpus.of(Format::Queries) {
+        let groups: serde_json::Value =
+            serde_json::from_str(&corpus.text(&file.name)).expect("JSON");
+        for recorded in
+            groups.as_array().expect("groups").iter().flat_map(|g| g.as_array().expect("queries"))
+        {
+            // The recorder writes numbers where JSON-RPC wants text.
+            let mut asked = recorded.clone();
+            let fields = asked.as_object_mut().expect("an object");
+            fields.remove("resultHash");
+            for field in ["fromBlock", "toBlock"] {
+                let number = fields[field].as_i64().expect("a number");
+                let block = if number < 0 { "latest".to_owned() } else { format!("{number:#x}") };
+                fields[field] = block.into();
+            }
+            let json = asked.to_string();
+            let query = LogQuery::from_json(&json, Semantics::Geth)
+                .unwrap_or_else(|e| panic!("{json}: {e}"));
+            let filter: Filter = serde_json::from_str(&json).expect("alloy reads it");
+            assert_eq!(query.address_set().len(), filter.address.len(), "{json}");
+            for (position, topics) in filter.topics.iter().enumerate() {
+                let ours = query.topics().get(position).map_or(0, |set| set.values().len());
+                assert_eq!(ours, topics.len(), "{json}: position {position}");
+            }
+            for semantics in [Semantics::Geth, Semantics::Alloy] {
+                let again = LogQuery::from_json(&query.to_json(), semantics);
+                assert_eq!(again.as_ref(), Ok(&query), "{json}");
+            }
+            read += 1;
+        }
+    }
+    println!("{read} recorded queries");
+    assert!(read > 100, "{read}");
+}

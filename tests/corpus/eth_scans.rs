@@ -1,0 +1,333 @@
+//! Scans of real headers on every backend, against a plain filter and alloy's `BloomFilter`.
+
+use alloy_primitives::{B256, Bloom, BloomInput};
+use alloy_rpc_types_eth::BloomFilter;
+use chainsieve::eth::bloom::BloomView;
+use chainsieve::eth::forecast::Forecast;
+use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::log_query::{CompiledQuery, LogQuery, Semantics};
+use chainsieve::eth::scan::{self, QuerySet, Scanner, WatchList};
+use chainsieve::simd::Backend;
+
+use crate::eth_corpus::{self, EthCorpus, Format};
+use crate::naive_logs::{NaiveLog, NaiveQuery, bits};
+use crate::query_draws;
+use crate::rng::Rng;
+
+/// Every filter of the corpus that stands in a header, empty epochs thinned out.
+fn blooms(corpus: &EthCorpus) -> Vec<Bloom> {
+    let mut blooms = Vec::new();
+    for file in corpus.of(Format::HeaderRows) {
+        for row in corpus.rows(file) {
+            let rlp = eth_corpus::bytes(&row["rlp"]);
+            let header = HeaderView::decode(&rlp).expect("a header");
+            blooms.push(Bloom::from(header.logs_bloom().bytes().expect("256 bytes")));
+        }
+    }
+    for file in corpus.of(Format::HeaderRun) {
+        let chain = chain(corpus, &file.name);
+        let step = if chain.len() > 1_000 { 20 } else { 1 };
+        blooms.extend(chain.blooms().iter().step_by(step).map(Bloom::from));
+    }
+    assert!(blooms.len() > 350, "{}", blooms.len());
+    // More than are tested or turned at a time.
+    blooms.repeat(4)
+}
+
+fn chain(corpus: &EthCorpus, name: &str) -> HeaderChain {
+    let mut chain = HeaderChain::new();
+    chain.extend_from_rlp(Backend::best(), &corpus.read(name)).expect("a chain");
+    chain
+}
+
+/// Queries of several blocks' values, and absent ones.
+fn queries(corpus: &EthCorpus, count: usize, seed: u64) -> Vec<(NaiveQuery, CompiledQuery)> {
+    let blocks = corpus.blocks();
+    let logs: Vec<Vec<NaiveLog>> = blocks
+        .values()
+        .map(|block| block.logs().iter().map(NaiveLog::of).collect::<Vec<_>>())
+        .filter(|logs| !logs.is_empty())
+        .collect();
+    let mut rng = Rng::new(seed);
+    let draw = |_| {
+        let from = rng.below(logs.len());
+        let naive = match rng.below(20) {
+            // A set larger than the lists that are tested one by one.
+            0 => {
+                let addresses = (0..rng.below(300)).map(|_| rng.array()).collect();
+                NaiveQuery { addresses, positions: Vec::new() }
+            }
+            _ => query_draws::query(&mut rng, &logs[from]),
+        };
+        let json = query_draws::json(&mut rng, &naive);
+        let query = LogQuery::from_json(&json, Semantics::Geth).expect("a query");
+        (naive, query.compile(Backend::best()))
+    };
+    (0..count).map(draw).collect()
+}
+
+/// Which filters pass, by alloy's `BloomFilter` of each set.
+fn by_rival(query: &NaiveQuery, blooms: &[Bloom]) -> Vec<bool> {
+    let of = |value: &[u8]| Bloom::from(BloomInput::Raw(value));
+    let mut sets = vec![query.addresses.iter().map(|a| of(a)).collect::<Vec<_>>()];
+    sets.extend(query.positions.iter().map(|set| set.iter().map(|t| of(t)).collect()));
+    let filters: Vec<_> = sets.into_iter().map(BloomFilter::from).collect();
+    blooms.iter().map(|bloom| filters.iter().all(|filter| filter.matches(*bloom))).collect()
+}
+
+#[test]
+fn candidates_on_every_backend() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let mut rng = Rng::new(3);
+    let mut real = blooms(&corpus);
+    assert_eq!(real.iter().filter(|bloom| **bloom == Bloom::repeat_byte(0xff)).count(), 8);
+    // In any order, so that every lane sees every kind.
+    for at in (1..real.len()).rev() {
+        real.swap(at, rng.below(at + 1));
+    }
+    let arrays: Vec<[u8; 256]> = real.iter().map(|bloom| bloom.0.0).collect();
+    let (mut selective, mut total) = (0, 0);
+    for (at, (naive, compiled)) in queries(&corpus, 1_000, 1).into_iter().enumerate() {
+        let passes = by_rival(&naive, &real);
+        if at % 10 == 0 {
+            let plain: Vec<_> = real.iter().map(|bloom| naive.passes(bloom)).collect();
+            assert_eq!(plain, passes, "{naive:?}");
+        }
+        // Any stretch, also of none and one.
+        let length =
+            *rng.pick(&[0, 1, 7, 63, 64, 65, 511, 512, 513, 600, 1_023, 1_024, 1_025, real.len()]);
+        let start = rng.below(real.len() - length + 1);
+        let expected: Vec<_> = (0..length).filter(|index| passes[start + index]).collect();
+        let stretch = &arrays[start..start + length];
+        for backend in Backend::available() {
+            let found = scan::candidates(backend, &compiled, stretch);
+            assert_eq!(found, expected, "{naive:?} on {backend:?}, {start}+{length}");
+            let unordered = Scanner::new(backend, &compiled).candidates(stretch);
+            assert_eq!(unordered, expected, "{naive:?} on {backend:?}");
+            #[cfg(feature = "rayon")]
+            assert_eq!(scan::par_candidates(backend, &compiled, stretch), expected, "{naive:?}");
+            let elsewhere = Scanner::ordered_by(backend, &compiled, &arrays);
+            assert_eq!(elsewhere.candidates(stretch), expected, "{naive:?} on {backend:?}");
+        }
+        selective += usize::from(!expected.is_empty() && expected.len() < length);
+        total += expected.len();
+    }
+    println!("{selective} queries select, {total} candidates");
+    assert!(selective > 300, "{selective}");
+}
+
+/// Many queries at once over chunks in any order, some inserted on the way: each is answered for
+/// every block from its first one on, once, and as by itself.
+#[test]
+fn query_sets_answer_like_their_queries() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let real = blooms(&corpus);
+    let arrays: Vec<[u8; 256]> = real.iter().map(|bloom| bloom.0.0).collect();
+    for backend in Backend::available() {
+        let mut rng = Rng::new(9);
+        let queries = queries(&corpus, 130, 2);
+        let first = 1_000_000_u64;
+        let end = first + real.len() as u64;
+        let mut set = QuerySet::new(backend);
+        let mut members = Vec::new();
+        let mut found = Vec::new();
+        let scan = |set: &mut QuerySet, from: u64, to: u64, found: &mut Vec<_>| {
+            let range = (from - first) as usize..(to - first) as usize;
+            let hits = set.scan(from, &arrays[range]);
+            assert_eq!(hits.len(), hits.iter().count());
+            let mut before = None;
+            for (block, ids) in hits.iter() {
+                assert!(before < Some(block) && (from..to).contains(&block));
+                assert!(!ids.is_empty() && ids.windows(2).all(|pair| pair[0] < pair[1]));
+                before = Some(block);
+                found.extend(ids.iter().map(|id| (block, id.index())));
+            }
+        };
+        let mut edges: Vec<u64> = (0..9).map(|_| first + rng.below(real.len()) as u64).collect();
+        edges.extend([first, end]);
+        edges.sort_unstable();
+        let mut chunks: Vec<_> = edges.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        chunks.reverse();
+        chunks.swap(1, 4);
+        let mut waiting = queries.iter();
+        for (from, to) in chunks {
+            for (_, compiled) in waiting.by_ref().take(13) {
+                let from_block = *rng.pick(&[0, first + 50, from, to, first + 900, end]);
+                let id = set.insert(compiled.clone(), from_block);
+                assert_eq!(id.index(), members.len());
+                members.push(from_block);
+            }
+            scan(&mut set, from, to, &mut found);
+            // Scanned once more only what is pending has something to say.
+            if rng.one_in(2) {
+                for range in set.pending() {
+                    scan(&mut set, range.start, range.end, &mut found);
+                }
+                assert_eq!(set.pending(), []);
+                scan(&mut set, from, to, &mut found);
+            }
+        }
+        for range in set.pending() {
+            scan(&mut set, range.start, range.end, &mut found);
+        }
+        assert_eq!((set.len(), set.pending()), (members.len(), vec![]));
+        let mut expected = Vec::new();
+        for (id, (from_block, (naive, _))) in members.iter().zip(&queries).enumerate() {
+            let passes = by_rival(naive, &real);
+            let blocks =
+                (first..).zip(passes).filter(|(block, passes)| *passes && block >= from_block);
+            expected.extend(blocks.map(|(block, _)| (block, id)));
+        }
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert!(expected.len() > 16_000, "{}", expected.len());
+        assert_eq!(found, expected, "on {backend:?}");
+    }
+}
+
+#[test]
+fn watch_lists_answer_like_their_queries() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let real = blooms(&corpus);
+    let queries = queries(&corpus, 700, 4);
+    let compiled: Vec<_> = queries.iter().map(|(_, compiled)| compiled.clone()).collect();
+    let passes: Vec<_> = queries.iter().map(|(naive, _)| by_rival(naive, &real)).collect();
+    for backend in Backend::available() {
+        let mut list = WatchList::new(&compiled[..400]);
+        for (number, query) in (400..).zip(&compiled[400..]) {
+            assert_eq!(list.insert(query), number);
+        }
+        assert_eq!((list.len(), list.is_empty()), (700, false));
+        for (at, bloom) in real.iter().enumerate() {
+            let expected: Vec<u32> = (0..700).filter(|watch| passes[*watch as usize][at]).collect();
+            assert_eq!(list.matching(backend, bloom), expected, "filter {at} on {backend:?}");
+        }
+        let all: Vec<u32> = (0..700).collect();
+        for length in [0, 32, 255, 257] {
+            let bytes = vec![0; length];
+            assert_eq!(list.matching(backend, BloomView::from_wire(&bytes)), all, "{length}");
+        }
+        assert_eq!(list.matching(backend, &[0xff; 256]), all);
+    }
+}
+
+/// A chain whose headers have filters of another length, or all ones: each block is a candidate
+/// of every query, alone, in sets and for watches.
+#[test]
+fn blocks_without_information_are_never_lost() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let file = corpus.of(Format::HeaderRun).find(|file| file.name.contains("17686110"));
+    let rlp = corpus.read(&file.expect("the run").name);
+    let mut headers = Vec::new();
+    let mut rest = &rlp[..];
+    while !rest.is_empty() {
+        let (header, behind) = HeaderView::decode_prefix(rest).expect("a header");
+        headers.push(header);
+        rest = behind;
+    }
+    let queries = queries(&corpus, 300, 6);
+    // One in three keeps its filter; the others get none, a root's 32 bytes, one byte too many or
+    // too few, or all ones.
+    let blooms: Vec<Vec<u8>> = headers
+        .iter()
+        .enumerate()
+        .map(|(at, header)| match at % 9 {
+            0 => vec![],
+            1 => vec![0; 32],
+            3 => vec![0; 257],
+            4 => vec![0; 255],
+            6 => vec![0xff; 256],
+            7 => vec![1],
+            _ => header.logs_bloom().bytes().expect("256 bytes").to_vec(),
+        })
+        .collect();
+    let mut chain = HeaderChain::new();
+    let mut parent = None;
+    for (header, bloom) in headers.iter().zip(&blooms) {
+        let rlp = with_bloom(header, parent, bloom);
+        let view = HeaderView::decode(&rlp).expect("a header of any filter");
+        assert_eq!(view.logs_bloom(), BloomView::from_wire(bloom));
+        let _ = chain.push(&view).expect("linked");
+        parent = Some(view.hash());
+    }
+    let silent: Vec<_> = (0..headers.len()).filter(|at| ![2, 5, 8].contains(&(at % 9))).collect();
+    assert_eq!(silent.len(), 11);
+    let mut no = 0;
+    for (naive, compiled) in &queries {
+        for backend in Backend::available() {
+            let found = scan::candidates(backend, compiled, chain.blooms());
+            assert!(silent.iter().all(|at| found.contains(at)), "{naive:?} on {backend:?}");
+            no += headers.len() - found.len();
+            let mut set = QuerySet::new(backend);
+            let id = set.insert(compiled.clone(), 0);
+            let hits = set.scan(0, chain.blooms());
+            let in_set: Vec<_> = hits.iter().map(|(block, ids)| (block, ids.to_vec())).collect();
+            let alone: Vec<_> = found.iter().map(|at| (*at as u64, vec![id])).collect();
+            assert_eq!(in_set, alone, "{naive:?} on {backend:?}");
+        }
+    }
+    assert!(no > 100, "the others still say no: {no}");
+}
+
+/// The header with another filter and parent.
+fn with_bloom(header: &HeaderView<'_>, parent: Option<B256>, bloom: &[u8]) -> Vec<u8> {
+    use alloy_rlp::{Encodable as _, Header};
+    let rlp = header.rlp();
+    assert_eq!(rlp[0], 0xf9);
+    let mut payload = Vec::new();
+    parent.unwrap_or(header.parent_hash()).encode(&mut payload);
+    payload.extend_from_slice(&rlp[36..189]);
+    bloom.encode(&mut payload);
+    payload.extend_from_slice(&rlp[448..]);
+    let mut out = Vec::new();
+    Header { list: true, payload_length: payload.len() }.encode(&mut out);
+    out.append(&mut payload);
+    out
+}
+
+/// Candidates are counted exactly; false ones are the sum of fills to the power of the bits.
+#[test]
+fn forecasts_of_real_runs() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let runs: Vec<_> =
+        corpus.of(Format::HeaderRun).map(|file| chain(&corpus, &file.name)).collect();
+    let blooms: Vec<Bloom> =
+        runs.iter().flat_map(|chain| chain.blooms().iter().map(Bloom::from)).collect();
+    let ones = |bloom: &Bloom| bloom.iter().map(|byte| byte.count_ones()).sum::<u32>();
+    let mut compared = 0;
+    for (naive, compiled) in queries(&corpus, 60, 8) {
+        let mut forecast = Forecast::new(compiled.clone());
+        for (at, chain) in runs.iter().enumerate() {
+            forecast.add(Backend::available().nth(at % 2).unwrap_or(Backend::SCALAR), chain);
+        }
+        assert_eq!(forecast.blocks(), blooms.len() as u64);
+        let passes = by_rival(&naive, &blooms);
+        let candidates = passes.iter().filter(|passes| **passes).count() as u64;
+        assert_eq!(forecast.candidates(), candidates, "{naive:?}");
+
+        let mut sets: Vec<Vec<&[u8]>> = vec![naive.addresses.iter().map(|a| &a[..]).collect()];
+        sets.extend(naive.positions.iter().map(|set| set.iter().map(|t| &t[..]).collect()));
+        sets.retain(|set| !set.is_empty());
+        assert_eq!(forecast.clauses().len(), sets.len(), "{naive:?}");
+        for (clause, set) in forecast.clauses().iter().zip(&sets) {
+            let one = |bloom: &&Bloom| {
+                set.iter().any(|v| bits(v).iter().all(|(byte, mask)| bloom[*byte] & mask != 0))
+            };
+            let passed = blooms.iter().filter(one).count();
+            assert_eq!(clause.candidates(), passed as u64, "{naive:?}");
+            assert_eq!(clause.selects_nothing(), passed * 10 >= blooms.len() * 9, "{naive:?}");
+        }
+        if sets.iter().all(|set| set.len() == 1) {
+            let mut all: Vec<_> = sets.iter().flat_map(|set| bits(set[0])).collect();
+            all.sort_unstable();
+            all.dedup();
+            let distinct = i32::try_from(all.len()).expect("at most 15");
+            let share = |bloom: &Bloom| (f64::from(ones(bloom)) / 2048.0).powi(distinct);
+            let expected: f64 = blooms.iter().map(share).sum();
+            let ratio = (forecast.expected_false() + 1e-12) / (expected + 1e-12);
+            assert!((ratio - 1.0).abs() < 1e-6, "{naive:?}: {ratio}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 5, "{compared}");
+}

@@ -1,0 +1,174 @@
+//! Certificates from strangers.
+
+use chainsieve::eth::audit::{Audit, Question};
+use chainsieve::eth::certificate::{Certificate, Trust};
+use chainsieve::eth::chain_profile::ChainProfile;
+use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
+use chainsieve::eth::receipts::BlockReceipts;
+use chainsieve::simd::Backend;
+
+use crate::eth_fixtures;
+use crate::mutation::mutated;
+use crate::rng::Rng;
+use crate::survives;
+
+const NUMBER: u64 = 14_764_013;
+
+/// What is asked: every log of a block.
+struct Asked {
+    chain: HeaderChain,
+    query: LogQuery,
+    profile: ChainProfile,
+    receipts: BlockReceipts,
+    header: Vec<u8>,
+}
+
+impl Asked {
+    fn new() -> Self {
+        let (header, encodings) = eth_fixtures::block(NUMBER);
+        let mut chain = HeaderChain::new();
+        chain.extend_from_rlp(Backend::best(), &header).expect("a header");
+        let query = LogQuery::new().from_block(NUMBER).to_block(NUMBER);
+        let receipts = BlockReceipts::from_encodings(&encodings).expect("receipts");
+        Self { chain, query, profile: ChainProfile::ethereum(), receipts, header }
+    }
+
+    const BLOCKS: ResolvedBlocks = ResolvedBlocks::Range { first: NUMBER, last: NUMBER };
+
+    fn certificate(&self) -> Certificate {
+        use chainsieve::eth::audit::Event;
+        let anchor = self.chain.last_hash().expect("a block");
+        let question = Question {
+            chain: &self.chain,
+            anchors: &[anchor],
+            query: &self.query,
+            blocks: Self::BLOCKS,
+            semantics: Semantics::Geth,
+            profile: &self.profile,
+        };
+        let bloom = self.chain.blocks().next().expect("a block").bloom;
+        let root = self.chain.blocks().next().expect("a block").receipts_root;
+        let verified = self.receipts.verify(root, bloom.into()).expect("its receipts");
+        let logs: Vec<_> = verified
+            .logs()
+            .map(|found| chainsieve::eth::log::LocatedLog {
+                log: found.log.clone(),
+                block_number: NUMBER,
+                block_hash: anchor,
+                block_timestamp: None,
+                transaction_hash: None,
+                transaction_index: found.transaction_index,
+                log_index: found.log_index,
+                removed: false,
+            })
+            .collect();
+        assert_eq!(logs.len(), 28);
+        let mut audit = Audit::new(question, &logs).expect("a question");
+        audit.handle(Event::Receipts { block_hash: anchor, receipts: &self.receipts });
+        let report = audit.finish();
+        let header = HeaderView::decode(&self.header).expect("a header");
+        Certificate::from_report(&question, &report, &logs)
+            .expect("nothing is wrong")
+            .with_headers([&header])
+            .with_receipts(anchor, &self.receipts)
+    }
+
+    /// Reads a text and, if it is a certificate, proves it anew: whether all is proven, which a
+    /// damaged one may only be with the same numbers.
+    fn complete(&self, text: &str) -> Option<bool> {
+        let read = || Certificate::from_json(text);
+        let certificate = match survives("a certificate", text.as_bytes(), 60, 8_000, read) {
+            Ok(certificate) => certificate,
+            Err(error) => {
+                assert!(error.to_string().len() < 1_400, "{:.2000}", error.to_string());
+                return None;
+            }
+        };
+        let anchor = self.chain.last_hash().expect("a block");
+        let trust = Trust {
+            anchors: &[anchor],
+            profile: &self.profile,
+            query: &self.query,
+            semantics: Semantics::Geth,
+            blocks: Self::BLOCKS,
+        };
+        let verify = || certificate.verify(&trust, None, |_, _| None, None);
+        let verified = survives("verifying", text.as_bytes(), 400, 200_000, verify);
+        let complete = verified.is_ok_and(|verified| {
+            let logs = verified.logs.as_ref().map(Vec::len);
+            assert!(!verified.is_complete() || logs == Some(28));
+            verified.is_complete()
+        });
+        Some(complete)
+    }
+}
+
+#[test]
+fn truncated_changed_doubled_and_giant() {
+    let asked = Asked::new();
+    let text = asked.certificate().to_json();
+    assert_eq!(asked.complete(&text), Some(true));
+    let receipts_at = text.find(r#""receipts""#).expect("receipts");
+    for end in (0..receipts_at + 300).chain((0..text.len()).step_by(97)) {
+        assert_eq!(asked.complete(&text[..end]), None, "{end}");
+    }
+    // Every digit of the stated numbers and hashes counts.
+    let headers_at = text.find(r#","headers""#).expect("headers");
+    let stated_at = text.find(r#""chain""#).expect("a chain");
+    for at in stated_at..headers_at {
+        let byte = text.as_bytes()[at];
+        if !byte.is_ascii_digit() {
+            continue;
+        }
+        let mut other = text.clone().into_bytes();
+        other[at] = if byte == b'9' { b'8' } else { byte + 1 };
+        let other = String::from_utf8(other).expect("ASCII");
+        assert_ne!(asked.complete(&other), Some(true), "{}", &other[at.saturating_sub(40)..at + 9]);
+    }
+    let fields: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for (name, value) in fields.as_object().expect("an object") {
+        let twice = format!("{},\"{name}\":{value}}}", &text[..text.len() - 1]);
+        assert_eq!(asked.complete(&twice), None, "{name} twice");
+        let mut without = fields.clone();
+        without.as_object_mut().expect("an object").remove(name);
+        let optional = ["headers", "receipts"].contains(&name.as_str());
+        let expected = optional.then_some(false);
+        assert_eq!(asked.complete(&without.to_string()), expected, "no {name}");
+        for value in [
+            format!("[{}]", vec!["0"; 50_000].join(",")),
+            format!("[{}]", vec![r#""""#; 50_000].join(",")),
+            format!("[{}]", vec![r#""0x""#; 50_000].join(",")),
+            format!("[{}]", vec!["{}"; 50_000].join(",")),
+            "[".repeat(100_000),
+            format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
+            format!("{}1{}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000)),
+            format!("\"0x{}\"", "0".repeat(500_000)),
+            "9".repeat(100_000),
+        ] {
+            let mut other = fields.clone();
+            other[name] = "VALUE".into();
+            let other = other.to_string().replace("\"VALUE\"", &value);
+            // The name of a profile is a label: any text.
+            let label = name == "profile" && value.starts_with("\"0x");
+            assert_eq!(asked.complete(&other) == Some(true), label, "{name}: {value:.40}");
+        }
+    }
+    // A header is one string, and a string one header.
+    let header = fields["headers"][0].as_str().expect("a header");
+    let twice = format!("{header}{}", &header[2..]);
+    let none: &[&str] = &[];
+    for headers in [none, &["0x"], &["0x", header], &[header, "0x"], &[&twice], &[header, header]] {
+        let mut other = fields.clone();
+        other["headers"] = headers.into();
+        assert_eq!(asked.complete(&other.to_string()), Some(false), "{headers:?}");
+    }
+    let mut rng = Rng::new(51);
+    let mut read = 0;
+    for _ in 0..1_500 {
+        let bytes = mutated(&mut rng, text.as_bytes());
+        let other = String::from_utf8_lossy(&bytes);
+        read += usize::from(asked.complete(&other).is_some());
+    }
+    assert!(read > 100, "{read}");
+}
