@@ -76,12 +76,11 @@ impl Bucket {
 
     fn add(&mut self, header: &HeaderView<'_>) {
         self.cover(header.number(), header.timestamp());
-        match header.logs_bloom().bytes() {
-            Some(bytes) => self.fills.add([bytes]),
-            None => {
-                self.without_filter += 1;
-                self.fills.add([&[u8::MAX; 256]]);
-            }
+        if let Some(bytes) = header.logs_bloom().bytes() {
+            self.fills.add([bytes]);
+        } else {
+            self.without_filter += 1;
+            self.fills.add([&[u8::MAX; 256]]);
         }
     }
 
@@ -291,9 +290,9 @@ fn chart(stats: &Stats, args: &StatsArgs, total: &Bucket) -> Chart {
         .iter()
         .map(|bucket| Point {
             x: if by_month {
-                (bucket.first_time as f64 + bucket.last_time as f64) / 2.0
+                f64::midpoint(bucket.first_time as f64, bucket.last_time as f64)
             } else {
-                (bucket.first as f64 + bucket.last as f64) / 2.0
+                f64::midpoint(bucket.first as f64, bucket.last as f64)
             },
             low: bucket.fills.quantile(0.1),
             median: bucket.fills.quantile(0.5),

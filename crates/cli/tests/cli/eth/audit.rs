@@ -187,7 +187,7 @@ fn receipts_in_every_form() {
     let forms: Vec<(&str, Vec<u8>)> = vec![
         ("lists", lists.concat()),
         ("slim", slim.concat()),
-        ("hex", lists.iter().map(|list| format!("{}\n", hex0x(list))).collect::<String>().into()),
+        ("hex", lists.each_ref().map(|list| hex0x(list)).join("\n").into()),
         ("ere", write::ere(&blocks)),
         ("fixtures", json!(fixtures).to_string().into()),
         (
@@ -225,7 +225,7 @@ fn logs_in_every_form_and_what_is_wrong_with_them() {
         run(&[&args[..], &QUERY, &anchor].concat())
     };
     let logs = answer();
-    let lines = logs.iter().map(|log| format!("{log}\n")).collect::<String>();
+    let lines = logs.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
     let replies = json!([write::reply(&json!(logs[..3])), write::reply(&json!(logs[3..]))]);
     for contents in [json!(logs).to_string(), lines.clone(), replies.to_string()] {
         let output = audit(&contents);
@@ -235,7 +235,9 @@ fn logs_in_every_form_and_what_is_wrong_with_them() {
         let output = audit(contents);
         assert_eq!((output.code, output.stdout.as_str()), (ERROR, ""), "{}", output.stderr);
         let all = [&["answer.json"], words].concat();
-        all.iter().for_each(|word| assert!(output.stderr.contains(word), "{}", output.stderr));
+        for word in all {
+            assert!(output.stderr.contains(word), "{}", output.stderr);
+        }
     };
     let mut bad = logs[1].clone();
     bad["topics"][1] = json!("0x12");

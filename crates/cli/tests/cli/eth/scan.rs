@@ -115,14 +115,18 @@ fn headers_that_are_no_chain() {
     let output = run(&args);
     assert_eq!(output.code, BAD_INPUT);
     let words = ["b.rlp", "byte 0", "comes after block 17686111"];
-    words.iter().for_each(|word| assert!(output.stderr.contains(word), "{}", output.stderr));
+    for word in words {
+        assert!(output.stderr.contains(word), "{}", output.stderr);
+    }
     let headers = both_headers("range.rlp");
     let scan = ["eth", "scan", headers.path(), "--address", WETH];
     let range = |args: &[&str], words: &[&str]| {
         let args = [&scan[..], args].concat();
         let output = run(&args);
         assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
-        words.iter().for_each(|word| assert!(output.stderr.contains(word), "{}", output.stderr));
+        for word in words {
+            assert!(output.stderr.contains(word), "{}", output.stderr);
+        }
     };
     range(&["--to", "17686113"], &["end at block 17686112"]);
     range(&["--from", "17686110"], &["begin at block 17686111"]);
