@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use anyhow::bail;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::header::HeaderView;
@@ -20,6 +21,8 @@ const ROWS: usize = 24;
 const POINTS: usize = 240;
 /// Buckets kept while reading: when there are more, ten become one.
 const KEPT: usize = 1000;
+/// Rows at the most: each takes 16 kB.
+const MOST: usize = 10_000;
 
 pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
     Reader::of(&args.headers)?;
@@ -27,7 +30,7 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
     let mut headers = Headers::new(&args.headers, args.format);
     while let Some(batch) = headers.next_batch()? {
         for header in batch.headers() {
-            stats.add(&header?.1);
+            stats.add(&header?.1)?;
         }
     }
     let rows = match args.by {
@@ -142,7 +145,7 @@ impl Stats {
         Self { by, width, buckets: Vec::new(), last: None, linked: true }
     }
 
-    fn add(&mut self, header: &HeaderView<'_>) {
+    fn add(&mut self, header: &HeaderView<'_>) -> anyhow::Result<()> {
         let number = header.number();
         let parent = header.parent_hash();
         self.linked &= self
@@ -166,6 +169,10 @@ impl Stats {
             self.buckets = group(mem::take(&mut self.buckets), 10);
             self.width *= 10;
         }
+        if self.buckets.len() > MOST {
+            bail!("more than {} rows: give --by a larger number", grouped(MOST as u64));
+        }
+        Ok(())
     }
 
     fn total(&self) -> Bucket {
@@ -178,19 +185,19 @@ impl Stats {
     /// At most so many buckets, each of a round number of blocks or months.
     fn merged(&self, most: usize) -> Vec<Bucket> {
         let steps = match self.by {
-            Buckets::Month => [3, 12, 60, 120, 1200],
+            Buckets::Month => [3, 12, 60, 120, 1200_u64],
             Buckets::Auto | Buckets::Blocks(_) => [2, 5, 10, 20, 50],
         };
         let mut merged = self.buckets.clone();
-        let mut scale = 1;
+        let mut scale = 1_u64;
         while merged.len() > most {
             for step in steps {
-                merged = group(self.buckets.clone(), scale * step);
+                merged = group(self.buckets.clone(), step.saturating_mul(scale));
                 if merged.len() <= most {
                     break;
                 }
             }
-            scale *= steps[4] * 2;
+            scale = steps[4].saturating_mul(2).saturating_mul(scale);
         }
         merged
     }
