@@ -59,7 +59,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     };
     // Says of which blocks receipts are needed.
     let audit = Audit::new(question, &[])?;
-    let kept = Kept::read(Missing::of(&audit, &chain), &args.receipts)?;
+    let kept = Kept::read(Missing::of(&audit, &question), &args.receipts)?;
     let result = (!args.logs.is_empty()).then(|| logs::read(&args.logs)).transpose()?;
     let mut wanted = Vec::new();
     let fetch = |number, hash| {

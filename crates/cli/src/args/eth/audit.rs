@@ -50,9 +50,12 @@ JSON: status (complete | wrong | undecided), first, last, anchored_to (null: not
 blocks{all, examined, absent_by_bloom, checked_by_receipts, undecidable}, examined[{number, hash,
 verdict}], undecided[{number, why}] (1,000 at the most), findings[{kind, block, grounds (answer |
 anchored | unanchored), proof (whether it proves the answer wrong), at (index of the log in the
-answer, or null), log, ..., receipt_proof{transactionIndex, nodes[]}}], wanted[{number, hash}]
-(blocks whose receipts are missing), logs (how many were answered), digest, transaction_hashes_
-unbound, query, semantics, chain, certificate (the file), warnings[]."
+answer, or null), words, log, and by kind: index_in_receipt, receipt_proof{transactionIndex,
+nodes[]}, shown_by (bloom | receipts), field and actual, first, claimed, missing_bits, extra_bits}],
+wanted[{number, hash}] (blocks whose receipts are missing), logs (how many were answered), digest,
+transaction_hashes_unbound, query, semantics, chain, certificate (the file), warnings[]. A kind is
+omitted_log, forged_log, wrong_field, duplicate, not_matching, out_of_range, other_fork,
+arity_dependent, removed or profile_contradicted."
 );
 
 /// Whether an answer of eth_getLogs is complete and true.
@@ -74,10 +77,6 @@ pub(crate) struct AuditArgs {
     /// era1 or ere archives whose transactions show the transaction hashes in the answer
     #[arg(long, value_name = "FILE")]
     pub(crate) transactions: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) query: QueryArgs,
-    #[command(flatten)]
-    pub(crate) trust: TrustArgs,
     /// Write the certificate, for others to verify
     #[arg(long, value_name = "FILE")]
     pub(crate) certificate: Option<PathBuf>,
@@ -87,6 +86,10 @@ pub(crate) struct AuditArgs {
     /// Write the blocks whose receipts are missing: number and hash, one a line
     #[arg(long, value_name = "FILE")]
     pub(crate) wanted: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 const CERTIFICATE_HELP: &str = concat!(

@@ -1,16 +1,18 @@
 //! Receipts and transactions on their way into an audit.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{B256, Bytes};
-use chainsieve::eth::audit::{Action, Audit, Event};
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::audit::{Action, Audit, Event, Question};
+use chainsieve::eth::header::HeaderView;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 
 use crate::eth::headers::{Compressed, Entries, Kind, MAX_HEADER};
+use crate::eth::profile;
 use crate::eth::receipts::{self, Receiver, Whose};
 use crate::output::grouped;
 use crate::source::Source;
@@ -26,18 +28,25 @@ pub(crate) struct Missing {
     by_number: HashMap<u64, B256>,
     by_root: HashMap<B256, Vec<B256>>,
     open: HashSet<B256>,
+    /// The blocks whose receipts hold a status and no root of the state (EIP-658).
+    since_byzantium: HashSet<B256>,
     /// Receipts of no block that needs them.
     strangers: Vec<String>,
 }
 
 impl Missing {
     /// What an audit asks for.
-    pub(crate) fn of(audit: &Audit<'_>, chain: &HeaderChain) -> Self {
+    pub(crate) fn of(audit: &Audit<'_>, question: &Question<'_>) -> Self {
+        let chain = question.chain;
+        let byzantium = profile::byzantium(question.profile);
         let mut missing = Self::default();
         for action in audit.open() {
             let Action::FetchReceipts { number, block_hash } = action else { continue };
             missing.by_number.insert(number, block_hash);
             missing.open.insert(block_hash);
+            if byzantium.is_some_and(|first| number >= first) {
+                missing.since_byzantium.insert(block_hash);
+            }
             if let Some(block) = chain.block(number) {
                 missing.by_root.entry(block.receipts_root).or_default().push(block_hash);
             }
@@ -70,6 +79,15 @@ impl Missing {
         };
         blocks.retain(|hash| self.open.contains(hash));
         blocks
+    }
+
+    /// The receipts with what is known of the block.
+    fn known<'r>(&self, block: B256, receipts: &'r BlockReceipts) -> Cow<'r, BlockReceipts> {
+        if self.since_byzantium.contains(&block) {
+            Cow::Owned(receipts.clone().after_byzantium())
+        } else {
+            Cow::Borrowed(receipts)
+        }
     }
 
     /// Words about receipts that are of no use, if some are missing.
@@ -113,7 +131,8 @@ impl Receiver for Kept {
 
     fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts) {
         for hash in self.missing.blocks(whose, &place, receipts) {
-            self.receipts.insert(hash, receipts.clone());
+            let receipts = self.missing.known(hash, receipts).into_owned();
+            self.receipts.insert(hash, receipts);
         }
     }
 }
@@ -132,16 +151,17 @@ pub(crate) struct Feed<'a, 'b> {
 impl<'a, 'b> Feed<'a, 'b> {
     pub(crate) fn new(
         audit: &'b mut Audit<'a>,
-        chain: &HeaderChain,
+        question: &Question<'_>,
         logs: &[LocatedLog],
         keep: bool,
     ) -> Self {
+        let chain = question.chain;
         let on_chain = |log: &&LocatedLog| {
             chain.block(log.block_number).is_some_and(|block| block.hash == log.block_hash)
         };
         let answered = logs.iter().filter(on_chain);
         Self {
-            missing: Missing::of(audit, chain),
+            missing: Missing::of(audit, question),
             answered: answered.map(|log| (log.block_number, log.block_hash)).collect(),
             kept: keep.then(Vec::new),
             warnings: Vec::new(),
@@ -230,7 +250,8 @@ impl Receiver for Feed<'_, '_> {
 
     fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts) {
         for block_hash in self.missing.blocks(whose, &place, receipts) {
-            let actions = self.audit.handle(Event::Receipts { block_hash, receipts });
+            let known = self.missing.known(block_hash, receipts);
+            let actions = self.audit.handle(Event::Receipts { block_hash, receipts: &known });
             if actions.iter().any(|action| matches!(action, Action::Settled { .. })) {
                 self.missing.open.remove(&block_hash);
                 if let Some(kept) = &mut self.kept {

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         profile: &profile,
     };
     let mut audit = Audit::new(question, &logs)?;
-    let mut feed = Feed::new(&mut audit, &chain, &logs, args.embed);
+    let mut feed = Feed::new(&mut audit, &question, &logs, args.embed);
     feed.receipts(&args.receipts)?;
     feed.transactions(&args.transactions)?;
     let (kept, mut warnings) = feed.end();

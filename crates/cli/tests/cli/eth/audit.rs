@@ -113,7 +113,7 @@ fn lies_are_told_apart() {
             json!(format!("{:#x}", chainsieve::alloy_primitives::Address::repeat_byte(9)));
         logs.push(log);
     };
-    assert_eq!(kinds(&stranger, WRONG).len(), 1);
+    assert!(kinds(&stranger, WRONG).contains(&"forged_log".to_owned()));
     let fork = |logs: &mut Vec<Value>| logs[0]["blockHash"] = json!(B256::repeat_byte(3));
     assert!(kinds(&fork, WRONG).contains(&"other_fork".to_owned()));
     assert!(kinds(&|logs| logs[0]["removed"] = json!(true), WRONG).contains(&"removed".to_owned()));
@@ -145,11 +145,14 @@ fn missing_receipts_are_asked_for() {
     let more = ["--anchor", &case.anchor, "--receipts", other.path()];
     let json = case.audit_with(&answer(), &more, UNDECIDED);
     assert!(text(&json["warnings"][0]).contains("other.receipts.rlp"), "{json}");
-    let claimed = json!({ "hash": first.hash, "receipts": [hex0x(&first.receipts[0])] });
+    // A legacy one, as if it were before Byzantium, which the block is not.
+    let legacy = first.receipts.iter().find(|receipt| receipt[0] >= 0xc0).expect("a legacy one");
+    let claimed = json!({ "hash": first.hash, "receipts": [hex0x(legacy)] });
     let claimed = TempFile::new("claimed.json", claimed.to_string());
     let more = ["--anchor", &case.anchor, "--receipts", claimed.path()];
     let json = case.audit_with(&answer(), &more, UNDECIDED);
     assert!(text(&json["warnings"][0]).contains("1 receipts have the root"), "{json}");
+    assert_eq!(json["undecided"][0]["why"], "receipts_not_supplied");
 }
 
 #[test]
@@ -184,7 +187,7 @@ fn receipts_in_every_form() {
     let forms: Vec<(&str, Vec<u8>)> = vec![
         ("lists", lists.concat()),
         ("slim", slim.concat()),
-        ("hex", lists.iter().map(|list| format!("{}\n", hex0x(list))).collect::<String>().into()),
+        ("hex", lists.each_ref().map(|list| hex0x(list)).join("\n").into()),
         ("ere", write::ere(&blocks)),
         ("fixtures", json!(fixtures).to_string().into()),
         (
@@ -222,7 +225,7 @@ fn logs_in_every_form_and_what_is_wrong_with_them() {
         run(&[&args[..], &QUERY, &anchor].concat())
     };
     let logs = answer();
-    let lines = logs.iter().map(|log| format!("{log}\n")).collect::<String>();
+    let lines = logs.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
     let replies = json!([write::reply(&json!(logs[..3])), write::reply(&json!(logs[3..]))]);
     for contents in [json!(logs).to_string(), lines.clone(), replies.to_string()] {
         let output = audit(&contents);
@@ -232,7 +235,9 @@ fn logs_in_every_form_and_what_is_wrong_with_them() {
         let output = audit(contents);
         assert_eq!((output.code, output.stdout.as_str()), (ERROR, ""), "{}", output.stderr);
         let all = [&["answer.json"], words].concat();
-        all.iter().for_each(|word| assert!(output.stderr.contains(word), "{}", output.stderr));
+        for word in all {
+            assert!(output.stderr.contains(word), "{}", output.stderr);
+        }
     };
     let mut bad = logs[1].clone();
     bad["topics"][1] = json!("0x12");

@@ -80,13 +80,13 @@ fn hostile_records() {
 fn transactions_of_an_archive_show_the_hashes() {
     // A block of one transaction that is nobody's, with its own root, and no logs.
     let block = Block::read(FIRST);
-    let case = super::audit::Case::new("transactions");
+    let case = audit::Case::new("transactions");
     let more = ["--anchor", &case.anchor, "--receipts", case.receipts.path()];
     let mut logs = answer();
     logs[0]["transactionHash"] = json!(B256::repeat_byte(1));
     // The archive's bodies are empty: not the blocks' transactions, and said so.
     let args = [&more[..], &["--transactions", case.receipts.path()]].concat();
-    let json = case.audit_with(&logs, &args, super::audit::COMPLETE);
+    let json = case.audit_with(&logs, &args, audit::COMPLETE);
     assert_eq!(json["transaction_hashes_unbound"], 1);
     let warning = text(&json["warnings"][0]);
     assert!(warning.contains(&format!("transactions of block {}", block.number)), "{warning}");

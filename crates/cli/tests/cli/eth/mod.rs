@@ -163,3 +163,38 @@ fn json_lines(args: &[&str], code: i32) -> Vec<Value> {
     let lines = output.stdout.lines();
     lines.map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
 }
+
+#[test]
+fn demo_shows_an_omission_and_its_proof() {
+    let json = json_of(&["demo"], YES);
+    let audit = &json["audit"];
+    let all = answer();
+    assert_eq!((&audit["answered"], &audit["complete"]), (&json!(6), &json!(7)));
+    assert_eq!(audit["anchor"], json!(Block::read(SECOND).hash));
+    let omitted = &audit["omitted"];
+    let expected = all.iter().find(|log| log["logIndex"] == omitted["logIndex"]);
+    let expected = expected.expect("a log of the whole answer");
+    for field in ["address", "topics", "data", "transactionIndex", "blockHash", "blockNumber"] {
+        assert_eq!(omitted[field], expected[field], "{field}");
+    }
+    // The proof: each node hashes to what the one before holds, the first to the header's root.
+    let nodes = audit["receipt_proof"]["nodes"].as_array().expect("nodes");
+    let block = Block::read(FIRST);
+    let mut holder = block.header.clone();
+    for node in nodes.iter().map(bytes) {
+        let hash = keccak256(&node);
+        assert!(holder.windows(32).any(|part| part == hash.as_slice()));
+        holder = node;
+    }
+    let receipt = &block.receipts[usize::from_str_radix(
+        text(&omitted["transactionIndex"]).trim_start_matches("0x"),
+        16,
+    )
+    .expect("a number")];
+    assert!(holder.windows(receipt.len()).any(|part| part == receipt));
+    let page = run(&["demo"]).stdout;
+    assert!(page.contains("omitted     log 257 of block 17,686,111, in transaction 136"), "{page}");
+    // Its headers are one chain.
+    let headers: Vec<_> = audit["headers"].as_array().expect("two").iter().map(text).collect();
+    assert_eq!(json_of(&["eth", "header", headers[0], headers[1]], YES)["linked"], true);
+}
