@@ -68,3 +68,18 @@ fn a_reorganisation_names_what_it_removes() {
         assert_eq!(chain.push(&old), Ok(Linked::Reorganised { removed: vec![other.hash()] }));
     }
 }
+
+/// Bytes behind an encoding, within its list or behind it, are no part of a receipt.
+#[test]
+fn nothing_stands_behind_a_receipt() {
+    let (_, encodings) = eth_fixtures::block(14_764_013);
+    for encoding in &encodings {
+        assert!(BlockReceipts::from_encodings(&[encoding]).is_ok());
+        for more in [&[0][..], &[0x80], &[0xc0], encoding] {
+            let longer = [&encoding[..], more].concat();
+            assert!(BlockReceipts::from_encodings(&[&longer]).is_err(), "{more:.4x?}");
+            let alloy = ReceiptEnvelope::decode_2718_exact(&longer);
+            assert!(alloy.is_err());
+        }
+    }
+}
