@@ -66,6 +66,27 @@ proptest! {
         prop_assert!(ones as usize <= 3 * values.len());
     }
 
+    /// Of another length, or with every bit set, a filter denies nothing, to nobody.
+    #[test]
+    fn what_says_nothing_denies_nothing(bytes in vec(any::<u8>(), 0..600), query in query()) {
+        let full = [0xff; 256];
+        for bytes in [&bytes[..], &full, &full[1..], &[]] {
+            let view = BloomView::from_wire(bytes);
+            let length_is_right = bytes.len() == 256;
+            prop_assert_eq!(view.bytes().is_some(), length_is_right);
+            if length_is_right && bytes != full {
+                continue;
+            }
+            let value = bloom::positions(bytes);
+            prop_assert_eq!(view.answer(&value), Answer::NoInformation);
+            prop_assert_eq!(view.informative(), None);
+            let compiled = query.compile(Backend::best());
+            prop_assert_eq!(compiled.answer(view), Answer::NoInformation);
+            let watches = WatchList::new(&[compiled]);
+            prop_assert_eq!(watches.matching(Backend::best(), view), [0]);
+        }
+    }
+
     #[test]
     fn a_union_covers_its_parts_and_nothing_less(a in vec(log(), 0..8), b in vec(log(), 0..8)) {
         let (of_a, of_b) = (filter(&a), filter(&b));
