@@ -1,4 +1,6 @@
-//! `demo`: the main job from end to end, on a block of the main chain.
+//! `demo`: the main jobs from end to end, on blocks of the main chains.
+
+mod audit;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -57,7 +59,12 @@ pub(crate) fn run() -> anyhow::Result<Report> {
     let fixture: Value = serde_json::from_str(BLOCK)?;
     let raw = hex::decode(fixture["block"].as_str().context("the fixture holds a block")?)?;
     let session = play(&raw)?;
-    Ok(Report { page: session.page(), json: session.json(), payload: None, exit: Exit::Yes })
+    let outcome = audit::run()?;
+    let mut page = session.page();
+    outcome.page(&mut page);
+    let mut json = session.json();
+    json["audit"] = outcome.json();
+    Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }
 
 fn play(raw: &[u8]) -> anyhow::Result<Session> {

@@ -25,6 +25,8 @@ use output::Report;
 
 /// The command was understood, and its input was not good: a file, hex, an address.
 const BAD_INPUT: u8 = 3;
+/// The same of an audit, whose 3 says that an answer is proven wrong.
+const AUDIT_BAD_INPUT: u8 = 1;
 /// The command does not make sense; as `clap` exits.
 const USAGE: u8 = 2;
 
@@ -41,9 +43,14 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit,
         Err(error) => {
-            let usage = error.is::<args::UsageError>();
             output::print_error(&error);
-            ExitCode::from(if usage { USAGE } else { BAD_INPUT })
+            ExitCode::from(match &cli.command {
+                _ if error.is::<args::UsageError>() => USAGE,
+                Command::Eth(EthCommand::Audit(_) | EthCommand::VerifyCertificate(_)) => {
+                    AUDIT_BAD_INPUT
+                }
+                _ => BAD_INPUT,
+            })
         }
     }
 }
@@ -58,6 +65,7 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
         Command::Eth(EthCommand::Audit(args)) => eth::audit::run(args),
+        Command::Eth(EthCommand::VerifyCertificate(args)) => eth::certificate::run(args),
         Command::Eth(EthCommand::Scan(args)) => eth::scan::run(args, cli.json),
         Command::Eth(EthCommand::Forecast(args)) => eth::forecast::run(args),
         Command::Eth(EthCommand::Header(args)) => eth::header::run(args),

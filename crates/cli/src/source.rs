@@ -1,7 +1,7 @@
 //! Bytes that are read piece by piece: a file, standard input, or hex on the command line.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read, Seek as _};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -65,6 +65,7 @@ impl Source {
     }
 
     /// Bytes that are in memory.
+    #[cfg(test)]
     pub(crate) fn bytes(name: impl Into<String>, bytes: Vec<u8>) -> Self {
         let length = Some(bytes.len() as u64);
         Self { name: name.into(), inner: Inner::Bytes(Cursor::new(bytes)), offset: 0, length }
@@ -107,17 +108,6 @@ impl Source {
             return Ok(count);
         }
         io::copy(&mut self.take(count), &mut io::sink())
-    }
-
-    /// Back to the start; only of what is not a stream.
-    pub(crate) fn rewind(&mut self) -> io::Result<()> {
-        match &mut self.inner {
-            Inner::File(file) => file.rewind()?,
-            Inner::Bytes(bytes) => bytes.set_position(0),
-            Inner::Stdin(_) => return Err(io::Error::from(io::ErrorKind::NotSeekable)),
-        }
-        self.offset = 0;
-        Ok(())
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) struct Comparison<'c, 'a, 'v> {
     logs: Vec<VerifiedLog<'v>>,
     /// For each of them the log of the answer that is paired with it.
     paired: Vec<Option<usize>>,
-    proofs: BTreeMap<u64, Option<Arc<ReceiptProof>>>,
+    proofs: BTreeMap<u64, Arc<ReceiptProof>>,
 }
 
 type Content<'l> = (Address, &'l [B256], &'l [u8]);
@@ -87,7 +87,11 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         let mut found = |kind| findings.push(Finding { block, grounds, kind });
         let mut placed = answer.of_block(self.block.number).to_vec();
         let pairs = self.pair(answer, &placed);
-        if self.scope == ReceiptsScope::EveryLog {
+        let forged = placed.iter().zip(&pairs).filter(|(_, pair)| pair.is_none());
+        let forged = forged.map(|(placed, _)| answer.log(placed.at).transaction_index);
+        let accuses = self.scope == ReceiptsScope::EveryLog;
+        self.prove(forged.filter(|_| accuses));
+        if accuses {
             for (placed, pair) in placed.iter_mut().zip(pairs) {
                 let log = answer.log(placed.at);
                 if let Some(own) = pair.map(|own| self.logs[own]) {
@@ -178,7 +182,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
     }
 
     /// A log that is not in the block, or not once more.
-    fn not_there(&mut self, log: &LocatedLog, at: usize, found: &mut impl FnMut(FindingKind)) {
+    fn not_there(&self, log: &LocatedLog, at: usize, found: &mut impl FnMut(FindingKind)) {
         let own = self.at(log.log_index).map(|(own, verified)| (own, *verified));
         if let Some((own, verified)) = own
             && *verified.log == log.log
@@ -194,14 +198,14 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         let bits = BloomView::from(self.block.bloom).informative();
         let forgery = match bits {
             Some(bits) if proven_by_bloom && lacks(bits, &log.log) => Forgery::Bloom,
-            _ => Forgery::Receipts { proof: self.proof(log.transaction_index) },
+            _ => Forgery::Receipts { proof: self.proofs.get(&log.transaction_index).cloned() },
         };
         let forged = ForgedLog { at, log: log.clone(), forgery, instead };
         found(FindingKind::ForgedLog(Box::new(forged)));
     }
 
     /// A log of the block that the answer lacks, if the query wants it.
-    fn not_answered(&mut self, index: usize) -> Option<FindingKind> {
+    fn not_answered(&self, index: usize) -> Option<FindingKind> {
         let VerifiedLog { transaction_index, log, .. } = self.logs[index];
         let query = self.question.query;
         if !query.matches(log, self.question.semantics) {
@@ -211,10 +215,9 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         if query.depends_on_semantics(log) {
             return Some(FindingKind::ArityDependent { at: None, log: Box::new(located) });
         }
-        let before = self.logs[..index].iter().rev();
-        let in_same = before.take_while(|before| before.transaction_index == transaction_index);
-        let index_in_receipt = in_same.count();
-        let proof = self.proof(transaction_index).expect("the log is in this receipt");
+        let first = self.logs.partition_point(|own| own.transaction_index < transaction_index);
+        let index_in_receipt = index - first;
+        let proof = self.proofs.get(&transaction_index).expect("made for this receipt").clone();
         let omitted = OmittedLog { log: located, index_in_receipt, proof };
         Some(FindingKind::OmittedLog(Box::new(omitted)))
     }
@@ -233,10 +236,20 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         }
     }
 
-    /// One proof for all findings of a receipt.
-    fn proof(&mut self, transaction_index: u64) -> Option<Arc<ReceiptProof>> {
-        let make = || self.verified.proof(transaction_index).map(Arc::new);
-        self.proofs.entry(transaction_index).or_insert_with(make).clone()
+    /// Makes one proof for all findings of a receipt.
+    fn prove(&mut self, forged: impl Iterator<Item = u64>) {
+        let Question { query, semantics, .. } = self.question;
+        let omitted = self
+            .logs
+            .iter()
+            .zip(&self.paired)
+            .filter(|(own, paired)| paired.is_none() && query.matches(own.log, *semantics));
+        let mut indices: Vec<u64> =
+            omitted.map(|(own, _)| own.transaction_index).chain(forged).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let proofs = self.verified.proofs(&indices).into_iter();
+        self.proofs = proofs.map(|proof| (proof.transaction_index, Arc::new(proof))).collect();
     }
 }
 

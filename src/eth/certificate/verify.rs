@@ -162,12 +162,11 @@ impl Certificate {
             return Err(VerifyError::OtherSemantics { expected, found });
         }
         let embedded;
-        let chain = match headers {
-            Some(chain) => chain,
-            None => {
-                embedded = self.embedded_chain()?;
-                &embedded
-            }
+        let chain = if let Some(chain) = headers {
+            chain
+        } else {
+            embedded = self.embedded_chain()?;
+            &embedded
         };
         let question = Question {
             chain,

@@ -1,17 +1,18 @@
 //! One filter at a time: the engine for few values.
 //!
-//! What every match needs is tested by 64-byte lines of the filters, since memory is read in
-//! those: the line that rejects most first, for a thousand filters, then the next line of those
-//! that are left. No branch depends on a bit, and reads of a line don't wait for each other.
+//! The bits that every match needs are tested by the 64-byte lines in which memory is read: the
+//! line that rejects most first, for a thousand filters, then the next line of those that are
+//! left. No branch depends on a bit, and no read waits for another.
 
 use alloc::vec::Vec;
+use core::hint::black_box;
 
 use crate::bits::transpose::Row;
-use crate::eth::bloom::{self, BitPositions, byte_and_mask};
-use crate::simd::{Kernel, Lanes};
+use crate::eth::bloom::{BitPositions, byte_and_mask};
+use crate::simd::{Kernel, Lanes, prefetch};
 
 /// Filters that go through all tests together.
-pub(super) const BLOCK: usize = 1024;
+pub(super) const BLOCK: usize = 512;
 
 /// The three bits of sixteen values, counted from the first byte's lowest bit.
 pub(super) type ValueTile = [[u32; 16]; 3];
@@ -24,8 +25,8 @@ pub(super) fn index_of(position: u16) -> u16 {
 }
 
 /// Puts a value into a lane.
-pub(super) fn fill_tile(tile: &mut ValueTile, lane: usize, value: &BitPositions) {
-    for (indices, &position) in tile.iter_mut().zip(value) {
+pub(super) fn fill_tile(tile: &mut ValueTile, lane: usize, value: BitPositions) {
+    for (indices, position) in tile.iter_mut().zip(value) {
         indices[lane] = u32::from(index_of(position));
     }
 }
@@ -36,56 +37,75 @@ pub(super) fn is_set(bloom: &Row, index: u32) -> bool {
     bloom[index as usize >> 3 & 255] >> (index & 7) & 1 != 0
 }
 
-/// Bits of one of the four lines, all of which must be set.
+/// Bits of one byte, all of which must be set.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Required {
+    byte: u8,
+    mask: u8,
+    /// How often they are, as far as a sample tells.
+    rate: f64,
+}
+
+/// The bytes that have any of the bits.
+pub(super) fn required(positions: impl Iterator<Item = u16>, sample: &[&Row]) -> Vec<Required> {
+    let mut bytes = [0_u8; 256];
+    for (byte, mask) in positions.map(byte_and_mask) {
+        bytes[byte] |= mask;
+    }
+    let rate = |byte: u8, mask: u8| {
+        let passed = |bloom: &&&Row| mask & !bloom[usize::from(byte)] == 0;
+        match sample.len() {
+            0 => libm::exp2(-f64::from(mask.count_ones())),
+            count => to_f64(sample.iter().filter(passed).count()) / to_f64(count),
+        }
+    };
+    let bytes = (0..=u8::MAX).zip(bytes).filter(|(_, mask)| *mask != 0);
+    bytes.map(|(byte, mask)| Required { byte, mask, rate: rate(byte, mask) }).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+pub(super) fn to_f64(count: usize) -> f64 {
+    count as f64
+}
+
+/// Up to four bytes of one line of memory, tested together.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
-    pub(super) part: usize,
-    pub(super) bits: [u32; 16],
-}
+pub(super) struct Stage(Vec<Required>);
 
-impl Line {
-    #[inline(always)]
-    fn of<'a>(&self, bloom: &'a Row) -> &'a [u8; 64] {
-        &bloom.as_chunks().0[self.part & 3]
+/// The tests, by lines of the memory that `blooms` stand in, the line that rejects most first.
+pub(super) fn stages(required: &[Required], blooms: &[Row]) -> Vec<Stage> {
+    // Nothing aligns the filters, but all begin at the same place of a line.
+    let start = blooms.as_ptr().addr() % 64;
+    let mut lines: [(f64, Vec<Required>); 5] = core::array::from_fn(|_| (1.0, Vec::new()));
+    for test in required {
+        let (rate, tests) = &mut lines[(start + usize::from(test.byte)) / 64];
+        *rate *= test.rate;
+        tests.push(*test);
     }
-
-    #[inline]
-    pub(super) fn passes(&self, bloom: &Row) -> bool {
-        let (words, _) = self.of(bloom).as_chunks::<4>();
-        let pairs = self.bits.iter().zip(words);
-        pairs.fold(0, |missing, (bits, word)| missing | bits & !u32::from_le_bytes(*word)) == 0
+    lines.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut stages = Vec::new();
+    for (_, mut tests) in lines {
+        tests.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+        stages.extend(tests.chunks(4).map(|tests| Stage(tests.to_vec())));
     }
-
-    pub(super) fn num_bits(&self) -> u32 {
-        self.bits.iter().map(|bits| bits.count_ones()).sum()
-    }
-}
-
-/// The lines that have any of the bits.
-pub(super) fn lines(positions: impl Iterator<Item = u16>) -> Vec<Line> {
-    let mut bits = [[0; 16]; 4];
-    for index in positions.map(index_of).map(usize::from) {
-        bits[index >> 9][index >> 5 & 15] |= 1 << (index & 31);
-    }
-    let lines = bits.into_iter().enumerate().map(|(part, bits)| Line { part, bits });
-    lines.filter(|line| line.num_bits() > 0).collect()
+    stages
 }
 
 /// The values of a clause.
 #[derive(Debug, Clone)]
 pub(super) struct Values {
-    pub(super) positions: Vec<BitPositions>,
-    /// The last one is filled up with its last value.
+    positions: Vec<BitPositions>,
+    /// The last one is filled up with its last value. None where lanes don't pay.
     tiles: Vec<ValueTile>,
 }
 
 impl Values {
-    /// Of at least one value.
-    pub(super) fn new(positions: &[BitPositions]) -> Self {
-        let tiles = positions.chunks(16).map(|values| {
+    /// Of at least one value, to be looked up in lanes or not.
+    pub(super) fn new(positions: &[BitPositions], in_lanes: bool) -> Self {
+        let tiles = positions.chunks(16).filter(|_| in_lanes).map(|values| {
             let mut tile = [[0; 16]; 3];
             for lane in 0..16 {
-                fill_tile(&mut tile, lane, &values[lane.min(values.len() - 1)]);
+                fill_tile(&mut tile, lane, values[lane.min(values.len() - 1)]);
             }
             tile
         });
@@ -94,31 +114,43 @@ impl Values {
 
     #[inline]
     pub(super) fn passes(&self, bloom: &Row) -> bool {
-        self.positions.iter().any(|value| bloom::contains(bloom, value))
+        // All three bits at once: one branch for a value, which is seldom taken.
+        let missing = |position| {
+            let (byte, mask) = byte_and_mask(position);
+            mask & !bloom[byte]
+        };
+        self.positions.iter().any(|&[a, b, c]| missing(a) | missing(b) | missing(c) == 0)
     }
 }
 
 /// Writes the indices of the filters that pass every test and returns how many they are.
 pub(super) struct Sieve<'a> {
-    /// At most [`BLOCK`].
+    /// The first [`BLOCK`] of these.
     pub(super) blooms: &'a [Row],
-    pub(super) lines: &'a [Line],
+    pub(super) stages: &'a [Stage],
     pub(super) clauses: &'a [Values],
     pub(super) passed: &'a mut [u32; BLOCK],
 }
 
-/// Keeps the indices whose filter passes `test`, the first `count` of `indices`.
+/// Keeps the indices whose filter passes `test`, of the first `count` of `indices`. Byte
+/// `first` is read now, of those kept byte `next` is read next.
 #[inline(always)]
 fn keep(
     blooms: &[Row],
     indices: &mut [u32; BLOCK],
     count: usize,
+    first: u8,
+    next: Option<u8>,
     test: impl Fn(&Row) -> bool,
 ) -> usize {
     let mut kept = 0;
     for i in 0..count.min(BLOCK) {
         let index = indices[i];
-        let passes = test(&blooms[index as usize]);
+        let bloom = &blooms[index as usize];
+        let passes = test(bloom);
+        if let Some(next) = next {
+            fetch_if(passes, bloom, first, next);
+        }
         // Never past `i`: the mask is for the compiler.
         indices[kept & (BLOCK - 1)] = index;
         kept += usize::from(passes);
@@ -126,64 +158,105 @@ fn keep(
     kept
 }
 
-/// The indices of all filters that pass `test`.
+/// The indices of all filters that pass `test`, which reads byte `first` of each first.
 #[inline(always)]
-fn keep_first(blooms: &[Row], indices: &mut [u32; BLOCK], test: impl Fn(&Row) -> bool) -> usize {
+fn keep_first(
+    blooms: &[Row],
+    indices: &mut [u32; BLOCK],
+    first: u8,
+    next: Option<u8>,
+    test: impl Fn(&Row) -> bool,
+) -> usize {
+    let blooms = &blooms[..blooms.len().min(BLOCK)];
+    // One line of each in a loop so short that many reads are under way.
+    black_box(blooms.iter().fold(0, |all, bloom| all ^ bloom[usize::from(first)]));
     let mut kept = 0;
     for (index, bloom) in (0..).zip(blooms) {
+        let passes = test(bloom);
+        if let Some(next) = next {
+            fetch_if(passes, bloom, first, next);
+        }
         indices[kept & (BLOCK - 1)] = index;
-        kept += usize::from(test(bloom));
+        kept += usize::from(passes);
     }
     kept
+}
+
+/// Asks memory for byte `next` of a filter that passes; else, so that there is no branch, for byte
+/// `first`, which is there already.
+#[inline(always)]
+fn fetch_if(passes: bool, bloom: &Row, first: u8, next: u8) {
+    let byte = first ^ (first ^ next) & u8::from(passes).wrapping_neg();
+    prefetch(&bloom[usize::from(byte)]);
+}
+
+/// A [`Stage`] of `N` bytes for all filters (without a count), or for those at the first `count`
+/// indices.
+fn sift<const N: usize>(
+    blooms: &[Row],
+    tests: &[Required; N],
+    next: Option<u8>,
+    indices: &mut [u32; BLOCK],
+    count: Option<usize>,
+) -> usize {
+    let tests: [(u8, u8); N] = tests.map(|test| (test.byte, test.mask));
+    let first = tests.first().map_or(0, |test| test.0);
+    let passes = |bloom: &Row| {
+        tests.iter().fold(0, |missing, (byte, mask)| missing | mask & !bloom[usize::from(*byte)])
+            == 0
+    };
+    match count {
+        None => keep_first(blooms, indices, first, next, passes),
+        Some(count) => keep(blooms, indices, count, first, next, passes),
+    }
+}
+
+impl Sieve<'_> {
+    /// What needs no lanes: how many filters pass.
+    fn sift(&mut self) -> usize {
+        let (blooms, passed) = (self.blooms, &mut *self.passed);
+        let mut count = None;
+        for (number, Stage(tests)) in self.stages.iter().enumerate() {
+            let next = self.stages.get(number + 1).and_then(|Stage(tests)| tests.first());
+            let next = next.map(|test| test.byte);
+            count = Some(match tests.as_slice() {
+                [] => continue,
+                &[a] => sift(blooms, &[a], next, passed, count),
+                &[a, b] => sift(blooms, &[a, b], next, passed, count),
+                &[a, b, c] => sift(blooms, &[a, b, c], next, passed, count),
+                &[a, b, c, d, ..] => sift(blooms, &[a, b, c, d], next, passed, count),
+            });
+        }
+        count.unwrap_or_else(|| keep_first(blooms, passed, 0, None, |_| true))
+    }
 }
 
 impl Kernel for Sieve<'_> {
     type Output = usize;
 
-    fn scalar(self) -> usize {
-        let Self { blooms, lines, clauses, passed } = self;
-        let (first, rest) = match lines.split_first() {
-            Some((line, rest)) => (keep_first(blooms, passed, |bloom| line.passes(bloom)), rest),
-            None => (keep_first(blooms, passed, |_| true), lines),
-        };
-        let count = rest
-            .iter()
-            .fold(first, |count, line| keep(blooms, passed, count, |bloom| line.passes(bloom)));
-        clauses
-            .iter()
-            .fold(count, |count, clause| keep(blooms, passed, count, |bloom| clause.passes(bloom)))
+    fn scalar(mut self) -> usize {
+        let mut count = self.sift();
+        for clause in self.clauses {
+            count = keep(self.blooms, self.passed, count, 0, None, |bloom| clause.passes(bloom));
+        }
+        count
     }
 
     #[inline(always)]
-    fn vector<L: Lanes>(self, lanes: L) -> usize {
-        let Self { blooms, lines, clauses, passed } = self;
-        let mut count = match lines.first() {
-            Some(line) => {
-                let bits = lanes.load(&line.bits);
-                keep_first(
-                    blooms,
-                    passed,
-                    #[inline(always)]
-                    |bloom| lanes.is_subset(bits, lanes.load_bytes(line.of(bloom))),
-                )
-            }
-            None => keep_first(blooms, passed, |_| true),
-        };
-        for line in lines.iter().skip(1) {
-            let bits = lanes.load(&line.bits);
-            count = keep(
-                blooms,
-                passed,
-                count,
-                #[inline(always)]
-                |bloom| lanes.is_subset(bits, lanes.load_bytes(line.of(bloom))),
-            );
-        }
+    fn vector<L: Lanes>(mut self, lanes: L) -> usize {
+        let mut count = self.sift();
+        let Self { blooms, clauses, passed, .. } = self;
         for clause in clauses {
+            if clause.tiles.is_empty() {
+                count = keep(blooms, passed, count, 0, None, |bloom| clause.passes(bloom));
+                continue;
+            }
             count = keep(
                 blooms,
                 passed,
                 count,
+                0,
+                None,
                 #[inline(always)]
                 |bloom| lanes.any(bloom, &clause.tiles),
             );

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::rows::{self, BLOCK, Line, Sieve, Values};
+use super::rows::{self, BLOCK, Required, Sieve, Values, to_f64};
 use super::slices::{self, Select, TILE, Task, Tile, ValueColumns};
 use crate::eth::bloom::{BYTES, contains};
 use crate::eth::log_query::CompiledQuery;
@@ -13,7 +13,7 @@ use crate::simd::Backend;
 pub struct Scanner {
     backend: Backend,
     /// The bits that every match needs.
-    lines: Vec<Line>,
+    required: Vec<Required>,
     /// Clauses of few values, to be tested filter by filter.
     few: Vec<Values>,
     /// Clauses of many values, to be tested for 512 filters at a time.
@@ -26,18 +26,19 @@ struct Many {
     columns: [Vec<ValueColumns>; 1],
 }
 
-/// From how many values on it pays to turn the filters, measured at a fill at which no value is
-/// found. With turning (T ns a filter) against values one by one (V ns a filter and value).
-fn many_from(backend: Backend) -> f64 {
+/// From how many values on lanes pay, and from how many on turning the filters does: measured at
+/// a fill at which no value is found, where turning costs 12, 16 and 64 ns a filter, and a value
+/// 0.13 ns in lanes of AVX-512, 1.8 without lanes. AVX2 would have to gather.
+fn break_even(backend: Backend) -> (usize, f64) {
     match backend.name() {
-        "avx512" => 64.0,
-        "avx2" => 32.0,
-        _ => 100.0,
+        "avx512" => (4, 80.0),
+        "avx2" => (usize::MAX, 9.0),
+        _ => (usize::MAX, 36.0),
     }
 }
 
-/// Filters left over, fewer than a tile, from how many on they are worth turning.
-const TILE_FROM: usize = 64;
+/// From how many tests of values one by one on the last filters, less than a tile, are turned.
+const TURN_FROM: usize = 8192;
 
 /// At most so many filters tell in which order to test.
 const SAMPLE: usize = 256;
@@ -60,30 +61,30 @@ impl Scanner {
         let impossible = clauses().any(Vec::is_empty);
         let all = (0..2048).filter(|_| impossible);
         let singles = clauses().filter(|values| values.len() == 1).flatten();
-        let mut lines = rows::lines(singles.copied().flatten().chain(all));
-        lines.sort_by_cached_key(|line| {
-            let passed = sample.iter().filter(|bloom| line.passes(bloom)).count();
-            (passed, u32::MAX - line.num_bits())
-        });
+        let required = rows::required(singles.copied().flatten().chain(all), &sample);
 
+        let (lanes_from, many_from) = break_even(backend);
         let mut few = Vec::new();
         let mut many = Vec::new();
         for clause in clauses().filter(|values| values.len() > 1 && !impossible) {
-            let (mut tested, mut passed) = (0, 0);
-            for bloom in &sample {
+            // Long clauses are asked of fewer filters.
+            let step = (sample.len() * clause.len() / (SAMPLE * 64)).max(1);
+            let (mut asked, mut tested, mut passed) = (0, 0, 0);
+            for bloom in sample.iter().step_by(step) {
+                asked += 1;
                 let hit = clause.iter().position(|value| contains(bloom, value));
                 passed += usize::from(hit.is_some());
                 tested += hit.map_or(clause.len(), |at| at + 1);
             }
-            let mean = |sum: usize, default: usize| match sample.len() {
+            let mean = |sum: usize, default: usize| match asked {
                 0 => to_f64(default),
-                count => to_f64(sum) / to_f64(count),
+                asked => to_f64(sum) / to_f64(asked),
             };
             // The best order is by cost over rejection.
             let (tested, rejected) = (mean(tested, clause.len()), 1.0 - mean(passed, 0));
             let rank = tested / rejected.max(1e-3);
-            let values = Values::new(clause);
-            if tested < many_from(backend) {
+            let values = Values::new(clause, clause.len() >= lanes_from);
+            if tested < many_from {
                 few.push((rank, values));
             } else {
                 let columns = [slices::columns_of(clause)];
@@ -94,7 +95,7 @@ impl Scanner {
         many.sort_by(|a, b| a.0.total_cmp(&b.0));
         let few = few.into_iter().map(|(_, values)| values).collect();
         let many = many.into_iter().map(|(_, many)| many).collect();
-        Self { backend, lines, few, many }
+        Self { backend, required, few, many }
     }
 
     /// The indices of the filters whose blocks may hold a match, ascending.
@@ -127,11 +128,12 @@ impl Scanner {
         found: &mut Vec<usize>,
     ) {
         let mut passed = [0; BLOCK];
+        let stages = rows::stages(&self.required, blooms);
         let mut waiting = Vec::new();
-        for (number, block) in blooms.chunks(BLOCK).enumerate() {
+        for number in 0..blooms.len().div_ceil(BLOCK) {
             let sieve = Sieve {
-                blooms: block,
-                lines: &self.lines,
+                blooms: &blooms[number * BLOCK..],
+                stages: &stages,
                 clauses: &self.few,
                 passed: &mut passed,
             };
@@ -149,7 +151,8 @@ impl Scanner {
             let rest = waiting.len() - tiles.remainder().len();
             waiting.drain(..rest);
         }
-        if waiting.len() >= TILE_FROM {
+        let tests: usize = self.many.iter().map(|many| many.columns[0].len()).sum();
+        if waiting.len() * tests >= TURN_FROM {
             self.select(blooms, &waiting, start, tile, found);
         } else {
             waiting
@@ -177,11 +180,6 @@ impl Scanner {
         }
         slices::for_each(&left, |index| found.push(start + indices[index]));
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn to_f64(count: usize) -> f64 {
-    count as f64
 }
 
 /// Filters that one thread takes at a time: 4 MiB.

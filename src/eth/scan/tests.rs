@@ -256,7 +256,7 @@ fn rewound_blocks_are_answered_anew() {
     let second = set.insert(CompiledQuery::new(vec![vec![value]]), 110);
     // Another chain from block 120 on.
     set.rewind(120);
-    assert_eq!(set.pending(), [110..120]);
+    assert_eq!(set.pending(), vec![110..120; 1]);
     let hits = set.scan(100, &blooms);
     let hits: Vec<_> = hits.iter().collect();
     assert_eq!(hits, [(112, &[second][..]), (125, &[first, second][..])]);

@@ -58,7 +58,7 @@ impl Group {
         }
         let first = self.tiles.len() - self.values;
         for (tile, value) in self.tiles[first..].iter_mut().zip(entry) {
-            fill_tile(tile, lane, value);
+            fill_tile(tile, lane, *value);
         }
         if let Some(owners) = self.owners.last_mut() {
             owners[lane] = owner;
@@ -107,7 +107,9 @@ impl WatchList {
             }
             Some(values) => {
                 let group = self.group(1);
-                values.iter().for_each(|value| group.push(&[*value], number));
+                for value in values {
+                    group.push(&[*value], number);
+                }
             }
         }
         // A sole clause of several values, and single ones, are decided by the entries.

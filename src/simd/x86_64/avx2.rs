@@ -141,7 +141,7 @@ impl Avx2 {
 
     /// Lane `i` of result `j` is lane `j` of register `HALF` of `rows[i]`.
     #[inline(always)]
-    fn transpose_block<const HALF: usize>(self, rows: [<Self as Lanes>::V; 8]) -> [__m256i; 8] {
+    fn transpose_block<const HALF: usize>(self, rows: &[<Self as Lanes>::V; 8]) -> [__m256i; 8] {
         let a = self.transpose_halves::<HALF>([rows[0], rows[1], rows[2], rows[3]]);
         let b = self.transpose_halves::<HALF>([rows[4], rows[5], rows[6], rows[7]]);
         [
@@ -345,8 +345,8 @@ impl Lanes for Avx2 {
         // Four blocks of eight times eight; the two off the diagonal change places.
         let upper = [rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7]];
         let lower = [rows[8], rows[9], rows[10], rows[11], rows[12], rows[13], rows[14], rows[15]];
-        let (a, b) = (self.transpose_block::<0>(upper), self.transpose_block::<0>(lower));
-        let (c, d) = (self.transpose_block::<1>(upper), self.transpose_block::<1>(lower));
+        let (a, b) = (self.transpose_block::<0>(&upper), self.transpose_block::<0>(&lower));
+        let (c, d) = (self.transpose_block::<1>(&upper), self.transpose_block::<1>(&lower));
         [
             [a[0], b[0]],
             [a[1], b[1]],

@@ -46,6 +46,7 @@ impl Avx512 {
     }
 }
 
+#[expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
 impl Avx512 {
     /// Within each quarter, lane `i` of result `j` is lane `j` of `rows[i]`.
     #[inline(always)]

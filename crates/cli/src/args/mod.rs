@@ -18,7 +18,7 @@ pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
 #[derive(Debug, Parser)]
 #[command(name = "chainsieve", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// Print one JSON object, with the fields that each command's --help lists
+    /// Print JSON, with the fields that each command's --help lists
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -30,6 +30,7 @@ Exit codes: 0 yes: done, matched, valid
             1 no: nothing matched, or the proof or filter is not valid
             2 the command line makes no sense
             3 the input is not good: unreadable, or not what it should be
+`eth audit` and `eth verify-certificate` have their own, which their --help lists.
 
 Wherever a command reads a filter, a block or a transaction, it takes hex, the name of a file
 (raw or hex), or - for standard input. Results go to standard output, all else to standard error.";
@@ -37,7 +38,9 @@ Wherever a command reads a filter, a block or a transaction, it takes hex, the n
 const DEMO_HELP: &str = "\
 JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{index, txid,
 reasons[…], own}], merkleblock, delivered_bytes, depth, not_proven[], seconds{build, parse,
-match, answer, verify}. Reasons are those of `chainsieve btc match --help`.";
+match, answer, verify}, audit{headers[], anchor, query, rate, receipts, answered (logs), omitted (the
+log), receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate, seconds{audit,
+verify}}. Reasons are those of `chainsieve btc match --help`.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -47,7 +50,7 @@ pub(crate) enum Command {
     /// Ethereum: headers and the filters of their logs, queries, audits of answers
     #[command(subcommand)]
     Eth(eth::EthCommand),
-    /// A wallet and a node on a real block, without a network: who matched, why, what is proven
+    /// Both on real blocks, without a network: a wallet's filter, and a log that a node left out
     #[command(after_help = DEMO_HELP)]
     Demo,
 }

@@ -307,7 +307,11 @@ impl Scale {
         let mut ticks = Vec::new();
         if years > 3 {
             let step = years.div_ceil(12);
-            for year in (first..=last).filter(|year| year.is_multiple_of(step)) {
+            // Times are anyone's numbers: no more years than are drawn are looked at.
+            let round = first.div_ceil(step).saturating_mul(step);
+            let within = |year: &u64| *year <= last;
+            let years = (0..=12).map(|tick| round.saturating_add(tick * step)).take_while(within);
+            for year in years {
                 ticks.push((self.x(start_of_month(year, 0)), year.to_string()));
             }
         } else {

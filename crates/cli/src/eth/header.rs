@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use super::headers::{Headers, Place};
 use crate::args::eth::HeaderArgs;
 use crate::calendar::Utc;
+use crate::input::Reader;
 use crate::output::{Exit, Page, Report, grouped, share};
 
 pub(crate) fn run(args: &HeaderArgs) -> anyhow::Result<Report> {
+    Reader::of(&args.headers)?;
     let mut headers = Headers::new(&args.headers, args.format);
     let mut all = Vec::new();
     let mut rows = Vec::new();

@@ -145,7 +145,7 @@ impl JsonValues {
             let (part, ended) = match bytes.iter().position(|&byte| scan.ends_before(byte)) {
                 Some(end) => (&bytes[..end], true),
                 // A scalar ends with the text; all else is cut off.
-                None if bytes.is_empty() && scan.is_scalar() => (bytes, true),
+                None if bytes.is_empty() && scan.may_end() => (bytes, true),
                 None if bytes.is_empty() => bail!("the text ends inside of a value"),
                 None => (bytes, false),
             };
@@ -168,48 +168,55 @@ impl JsonValues {
 #[derive(Default)]
 struct Scan {
     depth: u64,
-    in_string: bool,
-    escaped: bool,
-    /// Whether the value was closed by its last byte.
-    complete: bool,
-    scalar: bool,
+    at: At,
+}
+
+/// What the byte before was.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum At {
+    #[default]
+    Start,
+    InString,
+    Escaped,
+    /// Outside of strings, in a list or an object.
+    Nested,
+    Scalar,
+    /// The value was closed.
+    End,
 }
 
 impl Scan {
     /// Whether the value ends before this byte.
+    #[expect(clippy::match_same_arms, reason = "an arm for each state and byte reads as a table")]
     fn ends_before(&mut self, byte: u8) -> bool {
-        if self.complete {
-            return true;
-        }
-        if self.in_string {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => {
-                    self.in_string = false;
-                    self.complete = self.depth == 0;
-                }
-                _ => {}
+        let outside = if self.depth > 0 { At::Nested } else { At::End };
+        self.at = match (self.at, byte) {
+            (At::End, _) => return true,
+            (At::Escaped, _) => At::InString,
+            (At::InString, b'\\') => At::Escaped,
+            (At::InString, b'"') => outside,
+            (At::InString, _) => At::InString,
+            (At::Scalar, b',' | b']' | b'}' | b'[' | b'{' | b'"') => return true,
+            (At::Scalar, byte) if byte.is_ascii_whitespace() => return true,
+            (At::Scalar, _) => At::Scalar,
+            (At::Start | At::Nested, b'"') => At::InString,
+            (At::Start | At::Nested, b'{' | b'[') => {
+                self.depth += 1;
+                At::Nested
             }
-            return false;
-        }
-        match byte {
-            b'"' if !self.scalar => self.in_string = true,
-            b'{' | b'[' if !self.scalar => self.depth += 1,
-            b'}' | b']' if self.depth > 0 => {
+            (At::Nested, b'}' | b']') => {
                 self.depth -= 1;
-                self.complete = self.depth == 0;
+                if self.depth > 0 { At::Nested } else { At::End }
             }
-            _ if self.depth > 0 => {}
-            b',' | b']' | b'}' | b'[' | b'{' | b'"' => return true,
-            byte if byte.is_ascii_whitespace() => return true,
-            _ => self.scalar = true,
-        }
+            (At::Nested, _) => At::Nested,
+            (At::Start, _) => At::Scalar,
+        };
         false
     }
 
-    fn is_scalar(&self) -> bool {
-        self.scalar || self.complete
+    /// Whether the value is whole if the text ends here.
+    fn may_end(&self) -> bool {
+        matches!(self.at, At::Scalar | At::End)
     }
 }
 

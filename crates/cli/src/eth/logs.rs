@@ -49,7 +49,7 @@ fn read_value(value: &JsonValue, index: usize, logs: &mut Vec<LocatedLog>) -> an
         text.starts_with('{').then(|| serde_json::from_str(text)).transpose().map_err(
             |error: serde_json::Error| anyhow::anyhow!(in_text(&error.to_string(), value)),
         )?;
-    let Some(reply) = reply else { bail!("a log is an object, not {:.40}", text) };
+    let Some(reply) = reply else { bail!("a log is an object, not {text:.40}") };
     if let Some(error) = reply.error {
         bail!("the node's reply is an error: {:.200}", error.get());
     }

@@ -1,6 +1,7 @@
 //! The `eth` commands.
 
 pub(crate) mod audit;
+pub(crate) mod certificate;
 pub(crate) mod chart;
 pub(crate) mod forecast;
 pub(crate) mod header;

@@ -11,6 +11,8 @@ const IDS: [u64; 17] = [
     11_155_111, 11_155_420,
 ];
 
+const ASSUMED: &str = "assumed";
+
 /// The profile of `--chain` or `--assume-bloom`.
 pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
     let Some(chain) = &args.chain else {
@@ -24,7 +26,7 @@ pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
             Scope::EveryLog => ReceiptsScope::EveryLog,
             Scope::NotEveryLog => ReceiptsScope::NotEveryLog,
         };
-        return Ok(ChainProfile::assumed("assumed", bloom, receipts));
+        return Ok(ChainProfile::assumed(ASSUMED, bloom, receipts));
     };
     let profiles = || IDS.into_iter().filter_map(ChainProfile::of_chain_id);
     let found = match chain.parse() {
@@ -40,6 +42,16 @@ pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
             names.join(", ")
         )
     })
+}
+
+/// The first block whose receipts hold a status; none if that is not known.
+pub(crate) fn byzantium(profile: &ChainProfile) -> Option<u64> {
+    match profile.name() {
+        ASSUMED => None,
+        "ethereum" => Some(4_370_000),
+        // All the others that the library knows are younger.
+        _ => Some(0),
+    }
 }
 
 /// The trusted hashes.

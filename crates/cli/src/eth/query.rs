@@ -114,7 +114,7 @@ pub(crate) fn bounds(query: &LogQuery) -> (Option<u64>, Option<u64>) {
     };
     match *query.blocks() {
         BlockSelection::Range { from, to } => (number(from), number(to)),
-        _ => (None, None),
+        BlockSelection::AtHash(_) => (None, None),
     }
 }
 

@@ -63,7 +63,7 @@ impl Scan {
         let (from, to) = query::bounds(&query);
         let at_hash = match query.blocks() {
             BlockSelection::AtHash(hash) => Some(*hash),
-            _ => None,
+            BlockSelection::Range { .. } => None,
         };
         Self {
             from: from.unwrap_or(0),
@@ -110,13 +110,18 @@ impl Scan {
             }
             self.candidates += 1;
             let answer = if informative { Answer::Maybe } else { Answer::NoInformation };
-            text +=
-                &self.line(block.number, block.hash, answer, bloom.count_ones().unwrap_or(0), json);
+            text += &Self::line(
+                block.number,
+                block.hash,
+                answer,
+                bloom.count_ones().unwrap_or(0),
+                json,
+            );
         }
         text
     }
 
-    fn line(&self, number: u64, hash: B256, answer: Answer, ones: u32, json: bool) -> String {
+    fn line(number: u64, hash: B256, answer: Answer, ones: u32, json: bool) -> String {
         let maybe = answer == Answer::Maybe;
         if json {
             let answer = if maybe { "maybe" } else { "no_information" };

@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use anyhow::bail;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::header::HeaderView;
@@ -11,7 +12,7 @@ use super::chart::{self, Axis, Chart, Point};
 use super::headers::Headers;
 use crate::args::eth::{Buckets, StatsArgs};
 use crate::calendar::Utc;
-use crate::input::write;
+use crate::input::{Reader, write};
 use crate::output::{Exit, Page, Report, count, grouped, share};
 
 /// Rows of a table that still reads well.
@@ -20,13 +21,16 @@ const ROWS: usize = 24;
 const POINTS: usize = 240;
 /// Buckets kept while reading: when there are more, ten become one.
 const KEPT: usize = 1000;
+/// Rows at the most: each takes 16 kB.
+const MOST: usize = 10_000;
 
 pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
+    Reader::of(&args.headers)?;
     let mut stats = Stats::new(args.by);
     let mut headers = Headers::new(&args.headers, args.format);
     while let Some(batch) = headers.next_batch()? {
         for header in batch.headers() {
-            stats.add(&header?.1);
+            stats.add(&header?.1)?;
         }
     }
     let rows = match args.by {
@@ -75,12 +79,11 @@ impl Bucket {
 
     fn add(&mut self, header: &HeaderView<'_>) {
         self.cover(header.number(), header.timestamp());
-        match header.logs_bloom().bytes() {
-            Some(bytes) => self.fills.add([bytes]),
-            None => {
-                self.without_filter += 1;
-                self.fills.add([&[u8::MAX; 256]]);
-            }
+        if let Some(bytes) = header.logs_bloom().bytes() {
+            self.fills.add([bytes]);
+        } else {
+            self.without_filter += 1;
+            self.fills.add([&[u8::MAX; 256]]);
         }
     }
 
@@ -142,7 +145,7 @@ impl Stats {
         Self { by, width, buckets: Vec::new(), last: None, linked: true }
     }
 
-    fn add(&mut self, header: &HeaderView<'_>) {
+    fn add(&mut self, header: &HeaderView<'_>) -> anyhow::Result<()> {
         let number = header.number();
         let parent = header.parent_hash();
         self.linked &= self
@@ -166,6 +169,10 @@ impl Stats {
             self.buckets = group(mem::take(&mut self.buckets), 10);
             self.width *= 10;
         }
+        if self.buckets.len() > MOST {
+            bail!("more than {} rows: give --by a larger number", grouped(MOST as u64));
+        }
+        Ok(())
     }
 
     fn total(&self) -> Bucket {
@@ -178,19 +185,19 @@ impl Stats {
     /// At most so many buckets, each of a round number of blocks or months.
     fn merged(&self, most: usize) -> Vec<Bucket> {
         let steps = match self.by {
-            Buckets::Month => [3, 12, 60, 120, 1200],
+            Buckets::Month => [3, 12, 60, 120, 1200_u64],
             Buckets::Auto | Buckets::Blocks(_) => [2, 5, 10, 20, 50],
         };
         let mut merged = self.buckets.clone();
-        let mut scale = 1;
+        let mut scale = 1_u64;
         while merged.len() > most {
             for step in steps {
-                merged = group(self.buckets.clone(), scale * step);
+                merged = group(self.buckets.clone(), step.saturating_mul(scale));
                 if merged.len() <= most {
                     break;
                 }
             }
-            scale *= steps[4] * 2;
+            scale = steps[4].saturating_mul(2).saturating_mul(scale);
         }
         merged
     }
@@ -290,9 +297,9 @@ fn chart(stats: &Stats, args: &StatsArgs, total: &Bucket) -> Chart {
         .iter()
         .map(|bucket| Point {
             x: if by_month {
-                (bucket.first_time as f64 + bucket.last_time as f64) / 2.0
+                f64::midpoint(bucket.first_time as f64, bucket.last_time as f64)
             } else {
-                (bucket.first as f64 + bucket.last as f64) / 2.0
+                f64::midpoint(bucket.first as f64, bucket.last as f64)
             },
             low: bucket.fills.quantile(0.1),
             median: bucket.fills.quantile(0.5),

@@ -1,6 +1,7 @@
 //! The binary as users call it: each command on real data, with wrong inputs, and its exit codes.
 
 mod blocks;
+mod eth;
 mod filter;
 mod mistakes;
 
@@ -109,7 +110,7 @@ impl Drop for TempFile {
 fn demo_tells_the_whole_story() {
     let page = run(&["demo"]);
     assert_eq!((page.code, page.stderr.as_str()), (YES, ""));
-    assert!(page.stdout.lines().count() <= 40);
+    assert!(page.stdout.lines().count() <= 60);
     assert!(!page.stdout.contains('\x1b'), "no colours in a pipe");
     let json = json_of(&["demo"], YES);
     let own: Vec<_> =
@@ -144,6 +145,12 @@ fn help_names_the_exit_codes_and_every_command_has_its_fields() {
         &["btc", "match"],
         &["btc", "prove", "make"],
         &["btc", "prove", "verify"],
+        &["eth", "audit"],
+        &["eth", "verify-certificate"],
+        &["eth", "scan"],
+        &["eth", "forecast"],
+        &["eth", "header"],
+        &["eth", "stats"],
         &["demo"],
     ] {
         let help = run(&[command, &["--help"]].concat());

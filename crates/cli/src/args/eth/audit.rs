@@ -50,9 +50,12 @@ JSON: status (complete | wrong | undecided), first, last, anchored_to (null: not
 blocks{all, examined, absent_by_bloom, checked_by_receipts, undecidable}, examined[{number, hash,
 verdict}], undecided[{number, why}] (1,000 at the most), findings[{kind, block, grounds (answer |
 anchored | unanchored), proof (whether it proves the answer wrong), at (index of the log in the
-answer, or null), log, ..., receipt_proof{transactionIndex, nodes[]}}], wanted[{number, hash}]
-(blocks whose receipts are missing), logs (how many were answered), digest, transaction_hashes_
-unbound, query, semantics, chain, certificate (the file), warnings[]."
+answer, or null), words, log, and by kind: index_in_receipt, receipt_proof{transactionIndex,
+nodes[]}, shown_by (bloom | receipts), field and actual, first, claimed, missing_bits, extra_bits}],
+wanted[{number, hash}] (blocks whose receipts are missing), logs (how many were answered), digest,
+transaction_hashes_unbound, query, semantics, chain, certificate (the file), warnings[]. A kind is
+omitted_log, forged_log, wrong_field, duplicate, not_matching, out_of_range, other_fork,
+arity_dependent, removed or profile_contradicted."
 );
 
 /// Whether an answer of eth_getLogs is complete and true.
@@ -74,16 +77,73 @@ pub(crate) struct AuditArgs {
     /// era1 or ere archives whose transactions show the transaction hashes in the answer
     #[arg(long, value_name = "FILE")]
     pub(crate) transactions: Vec<PathBuf>,
+    /// Write the certificate, for others to verify
+    #[arg(long, value_name = "FILE")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Put headers and receipts into the certificate, so that nothing else is needed to verify it
+    #[arg(long, requires = "certificate")]
+    pub(crate) embed: bool,
+    /// Write the blocks whose receipts are missing: number and hash, one a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) wanted: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
-    /// Write the certificate, for others to verify
+}
+
+const CERTIFICATE_HELP: &str = concat!(
+    "\
+Exit codes: 0 complete: the result that the certificate binds is proven
+            3 wrong: the certificate does not hold: it is of another query, or headers, receipts or
+              the logs given say something else
+            4 parts could not be decided: which and why is said
+            1 the input is not good: unreadable, or not what it should be
+            2 the command line makes no sense
+
+Everything is proven anew. Anchor, chain and query are yours and never the certificate's, and so are
+the blocks: say --from and --to, or numbers in --query. Headers and receipts may be embedded, or come
+from anyone. The logs are derived from receipts unless they are given.
+
+",
+    formats_help!(),
+    "
+
+",
+    receipts_help!(),
+    "
+
+JSON: status (complete | wrong | undecided), error (null unless wrong), first, last, anchored_to,
+blocks{all, examined, absent_by_bloom, checked_by_receipts, undecidable}, undecided[{number, why}]
+(1,000 at the most), wanted[{number, hash}], logs (null unless known: the logs as of eth_getLogs),
+count and digest (as the certificate binds them), certificate{profile, query, semantics, first, last,
+last_hash, parent_hash}, warnings[]."
+);
+
+/// Prove the result of a certificate anew.
+#[derive(Debug, Args)]
+#[command(after_help = CERTIFICATE_HELP)]
+pub(crate) struct VerifyCertificateArgs {
+    /// The certificate: a file, or - for standard input
+    #[arg(value_name = "CERTIFICATE")]
+    pub(crate) certificate: PathBuf,
+    /// The headers of the blocks, in order, up to an anchor [default: those embedded]
+    #[arg(long, value_name = "HEADERS")]
+    pub(crate) headers: Vec<String>,
+    /// What the headers are written in
+    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
+    pub(crate) format: HeaderFormat,
+    /// Receipts of blocks: a file, a folder, an archive; may be given again [default: those
+    /// embedded]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) receipts: Vec<PathBuf>,
+    /// The result: logs that are to be the certificate's
     #[arg(long, value_name = "FILE")]
-    pub(crate) certificate: Option<PathBuf>,
-    /// Write the blocks whose receipts are missing: number and hash, one a line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) wanted: Option<PathBuf>,
+    pub(crate) logs: Vec<String>,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 /// What is taken for true without proof.

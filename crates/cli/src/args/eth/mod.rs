@@ -7,7 +7,7 @@ mod scan;
 
 use clap::Subcommand;
 
-pub(crate) use audit::{AuditArgs, Scope, Soundness, TrustArgs};
+pub(crate) use audit::{AuditArgs, Scope, Soundness, TrustArgs, VerifyCertificateArgs};
 pub(crate) use headers::{Buckets, HeaderArgs, HeaderFormat, StatsArgs};
 pub(crate) use query::QueryArgs;
 pub(crate) use scan::{ForecastArgs, LinkedHeaders, ScanArgs};
@@ -16,6 +16,8 @@ pub(crate) use scan::{ForecastArgs, LinkedHeaders, ScanArgs};
 pub(crate) enum EthCommand {
     /// Whether an answer of eth_getLogs is complete and true
     Audit(Box<AuditArgs>),
+    /// Prove the result of a certificate anew
+    VerifyCertificate(Box<VerifyCertificateArgs>),
     /// Find the blocks that may have logs of a query
     Scan(Box<ScanArgs>),
     /// What a query will cost, before anything is fetched

@@ -138,6 +138,7 @@ impl FromStr for Hash {
 
 #[cfg(test)]
 mod tests {
+    use super::address as address_of;
     use super::*;
 
     #[test]
@@ -155,9 +156,9 @@ mod tests {
     #[test]
     fn a_wrong_digit_shows_in_the_checksum() {
         let right = "0xdAC17F958D2ee523a2206206994597C13D831ec7";
-        assert!(super::address(right).is_ok());
-        assert!(super::address(&right.to_lowercase()).is_ok());
-        assert!(super::address(&right.replace("31ec7", "31ec8")).is_err());
+        assert!(address_of(right).is_ok());
+        assert!(address_of(&right.to_lowercase()).is_ok());
+        assert!(address_of(&right.replace("31ec7", "31ec8")).is_err());
         assert_eq!(block_number("17,686,111"), block_number("0x10dde5f"));
         assert!(block_number("latest").is_err());
     }

@@ -1,16 +1,18 @@
 //! Receipts and transactions on their way into an audit.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{B256, Bytes};
-use chainsieve::eth::audit::{Action, Audit, Event};
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::audit::{Action, Audit, Event, Question};
+use chainsieve::eth::header::HeaderView;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 
 use crate::eth::headers::{Compressed, Entries, Kind, MAX_HEADER};
+use crate::eth::profile;
 use crate::eth::receipts::{self, Receiver, Whose};
 use crate::output::grouped;
 use crate::source::Source;
@@ -20,46 +22,151 @@ const MAX_BODY: u64 = 64 << 20;
 /// Files that a warning names.
 const NAMED: usize = 3;
 
+/// The blocks whose receipts are missing, by whatever receipts may say of whose they are.
+#[derive(Default)]
+pub(crate) struct Missing {
+    by_number: HashMap<u64, B256>,
+    by_root: HashMap<B256, Vec<B256>>,
+    open: HashSet<B256>,
+    /// The blocks whose receipts hold a status and no root of the state (EIP-658).
+    since_byzantium: HashSet<B256>,
+    /// Receipts of no block that needs them.
+    strangers: Vec<String>,
+}
+
+impl Missing {
+    /// What an audit asks for.
+    pub(crate) fn of(audit: &Audit<'_>, question: &Question<'_>) -> Self {
+        let chain = question.chain;
+        let byzantium = profile::byzantium(question.profile);
+        let mut missing = Self::default();
+        for action in audit.open() {
+            let Action::FetchReceipts { number, block_hash } = action else { continue };
+            missing.by_number.insert(number, block_hash);
+            missing.open.insert(block_hash);
+            if byzantium.is_some_and(|first| number >= first) {
+                missing.since_byzantium.insert(block_hash);
+            }
+            if let Some(block) = chain.block(number) {
+                missing.by_root.entry(block.receipts_root).or_default().push(block_hash);
+            }
+        }
+        missing
+    }
+
+    fn wants(&self, whose: Whose) -> bool {
+        match whose {
+            Whose::Number(number) => {
+                self.by_number.get(&number).is_some_and(|hash| self.open.contains(hash))
+            }
+            Whose::Hash(hash) => self.open.contains(&hash),
+            Whose::Unknown => !self.open.is_empty(),
+        }
+    }
+
+    /// The blocks that these receipts are for.
+    fn blocks(&mut self, whose: Whose, place: &str, receipts: &BlockReceipts) -> Vec<B256> {
+        let mut blocks: Vec<B256> = match whose {
+            Whose::Number(number) => self.by_number.get(&number).copied().into_iter().collect(),
+            Whose::Hash(hash) => vec![hash],
+            Whose::Unknown => {
+                let blocks = root(receipts).and_then(|root| self.by_root.get(&root));
+                if blocks.is_none() {
+                    self.strangers.push(place.to_owned());
+                }
+                blocks.cloned().unwrap_or_default()
+            }
+        };
+        blocks.retain(|hash| self.open.contains(hash));
+        blocks
+    }
+
+    /// The receipts with what is known of the block.
+    fn known<'r>(&self, block: B256, receipts: &'r BlockReceipts) -> Cow<'r, BlockReceipts> {
+        if self.since_byzantium.contains(&block) {
+            Cow::Owned(receipts.clone().after_byzantium())
+        } else {
+            Cow::Borrowed(receipts)
+        }
+    }
+
+    /// Words about receipts that are of no use, if some are missing.
+    fn warning(&self) -> Option<String> {
+        // Receipts of blocks that the filter rules out are no one's worry otherwise.
+        if self.strangers.is_empty() || self.open.is_empty() {
+            return None;
+        }
+        let named = &self.strangers[..self.strangers.len().min(NAMED)];
+        let more = if self.strangers.len() > NAMED { " and others" } else { "" };
+        Some(format!(
+            "receipts of none of the blocks that need them, by their root: {}{more}",
+            named.join("; ")
+        ))
+    }
+}
+
+/// Receipts kept for whoever asks for them.
+pub(crate) struct Kept {
+    missing: Missing,
+    pub(crate) receipts: HashMap<B256, BlockReceipts>,
+}
+
+impl Kept {
+    /// Reads the receipts of the blocks that are missing them.
+    pub(crate) fn read(missing: Missing, paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut kept = Self { missing, receipts: HashMap::new() };
+        for path in paths {
+            for file in receipts::files(path)? {
+                receipts::read(&file, &mut kept)?;
+            }
+        }
+        Ok(kept)
+    }
+}
+
+impl Receiver for Kept {
+    fn wants(&self, whose: Whose) -> bool {
+        self.missing.wants(whose)
+    }
+
+    fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts) {
+        for hash in self.missing.blocks(whose, &place, receipts) {
+            let receipts = self.missing.known(hash, receipts).into_owned();
+            self.receipts.insert(hash, receipts);
+        }
+    }
+}
+
 /// Hands evidence to an audit, and notes what is not the audit's matter.
 pub(crate) struct Feed<'a, 'b> {
     audit: &'b mut Audit<'a>,
-    by_number: HashMap<u64, B256>,
-    /// Blocks by their receipts root, for receipts that don't say whose they are.
-    by_root: HashMap<B256, Vec<B256>>,
-    /// The blocks whose receipts are still missing.
-    open: HashSet<B256>,
+    missing: Missing,
     /// The blocks that the answer names, by number.
     answered: HashMap<u64, B256>,
-    /// Receipts of no block that needs them.
-    strangers: Vec<String>,
+    /// Receipts that were taken, if they are to be embedded.
+    kept: Option<Vec<(B256, BlockReceipts)>>,
     warnings: Vec<String>,
 }
 
 impl<'a, 'b> Feed<'a, 'b> {
-    pub(crate) fn new(audit: &'b mut Audit<'a>, chain: &HeaderChain, logs: &[LocatedLog]) -> Self {
-        let mut feed = Self {
-            by_number: HashMap::new(),
-            by_root: HashMap::new(),
-            open: HashSet::new(),
-            answered: HashMap::new(),
-            strangers: Vec::new(),
-            warnings: Vec::new(),
-            audit,
-        };
-        for action in feed.audit.open() {
-            let Action::FetchReceipts { number, block_hash } = action else { continue };
-            feed.by_number.insert(number, block_hash);
-            feed.open.insert(block_hash);
-            if let Some(block) = chain.block(number) {
-                feed.by_root.entry(block.receipts_root).or_default().push(block_hash);
-            }
-        }
+    pub(crate) fn new(
+        audit: &'b mut Audit<'a>,
+        question: &Question<'_>,
+        logs: &[LocatedLog],
+        keep: bool,
+    ) -> Self {
+        let chain = question.chain;
         let on_chain = |log: &&LocatedLog| {
             chain.block(log.block_number).is_some_and(|block| block.hash == log.block_hash)
         };
         let answered = logs.iter().filter(on_chain);
-        feed.answered.extend(answered.map(|log| (log.block_number, log.block_hash)));
-        feed
+        Self {
+            missing: Missing::of(audit, question),
+            answered: answered.map(|log| (log.block_number, log.block_hash)).collect(),
+            kept: keep.then(Vec::new),
+            warnings: Vec::new(),
+            audit,
+        }
     }
 
     /// Reads receipts from files, folders and archives.
@@ -121,71 +228,37 @@ impl<'a, 'b> Feed<'a, 'b> {
         Ok(())
     }
 
-    /// What was noted, for the user.
-    pub(crate) fn into_warnings(mut self) -> Vec<String> {
-        // Receipts of blocks that the filter rules out are no one's worry, unless some are missing.
-        if !self.strangers.is_empty() && !self.open.is_empty() {
-            let named = &self.strangers[..self.strangers.len().min(NAMED)];
-            let more = if self.strangers.len() > NAMED { " and others" } else { "" };
-            self.warnings.push(format!(
-                "receipts of none of the blocks that need them, by their root: {}{more}",
-                named.join("; ")
-            ));
-        }
-        self.warnings
+    /// What was kept, and what was noted for the user.
+    pub(crate) fn end(mut self) -> (Vec<(B256, BlockReceipts)>, Vec<String>) {
+        self.warnings.extend(self.missing.warning());
+        (self.kept.unwrap_or_default(), self.warnings)
     }
 
     fn note(&mut self, actions: &[Action], place: &str) {
         for action in actions {
-            match action {
-                Action::Rejected { why, .. } => self.warnings.push(format!("{place}: {why}")),
-                Action::FetchReceipts { .. } => {}
-                Action::Settled { number, .. } => {
-                    if let Some(hash) = self.by_number.get(number) {
-                        self.open.remove(hash);
-                    }
-                }
-                _ => {}
+            if let Action::Rejected { why, .. } = action {
+                self.warnings.push(format!("{place}: {why}"));
             }
-        }
-    }
-
-    fn of_block(&mut self, block_hash: B256, place: &str, receipts: &BlockReceipts) {
-        if self.open.contains(&block_hash) {
-            let actions = self.audit.handle(Event::Receipts { block_hash, receipts });
-            self.note(&actions, place);
         }
     }
 }
 
 impl Receiver for Feed<'_, '_> {
     fn wants(&self, whose: Whose) -> bool {
-        match whose {
-            Whose::Number(number) => {
-                self.by_number.get(&number).is_some_and(|hash| self.open.contains(hash))
-            }
-            Whose::Hash(hash) => self.open.contains(&hash),
-            Whose::Unknown => !self.open.is_empty(),
-        }
+        self.missing.wants(whose)
     }
 
     fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts) {
-        let blocks = match whose {
-            Whose::Number(number) => self.by_number.get(&number).copied().into_iter().collect(),
-            Whose::Hash(hash) => vec![hash],
-            Whose::Unknown => {
-                let root = root(receipts);
-                match root.and_then(|root| self.by_root.get(&root)) {
-                    Some(blocks) => blocks.clone(),
-                    None => {
-                        self.strangers.push(place);
-                        return;
-                    }
+        for block_hash in self.missing.blocks(whose, &place, receipts) {
+            let known = self.missing.known(block_hash, receipts);
+            let actions = self.audit.handle(Event::Receipts { block_hash, receipts: &known });
+            if actions.iter().any(|action| matches!(action, Action::Settled { .. })) {
+                self.missing.open.remove(&block_hash);
+                if let Some(kept) = &mut self.kept {
+                    kept.push((block_hash, receipts.clone()));
                 }
             }
-        };
-        for block_hash in blocks {
-            self.of_block(block_hash, &place, receipts);
+            self.note(&actions, &place);
         }
     }
 }

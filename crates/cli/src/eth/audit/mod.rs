@@ -9,11 +9,14 @@ use std::fmt::Write as _;
 use anyhow::Context as _;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Action, Audit, Question};
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::certificate::Certificate;
+use chainsieve::eth::header::{HeaderChain, HeaderView};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
+use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::simd::Backend;
 
-pub(crate) use evidence::Feed;
+use evidence::Feed;
+pub(crate) use evidence::{Kept, Missing};
 
 use super::headers::Headers;
 use super::{logs, profile, query};
@@ -29,7 +32,7 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let query = query::read(&args.query, &reader)?;
     let profile = profile::read(&args.trust)?;
     let anchors = profile::anchors(&args.trust);
-    let chain = read_chain(&args.headers, args.format, query::bounds(&query).0)?;
+    let (chain, rlp) = read_chain(&args.headers, args.format, query::bounds(&query).0, args.embed)?;
     let (query, blocks) = resolve(query, &args.query, &chain)?;
     let logs = logs::read(&args.logs)?;
     let semantics = args.query.semantics.rules();
@@ -42,10 +45,10 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         profile: &profile,
     };
     let mut audit = Audit::new(question, &logs)?;
-    let mut feed = Feed::new(&mut audit, &chain, &logs);
+    let mut feed = Feed::new(&mut audit, &question, &logs, args.embed);
     feed.receipts(&args.receipts)?;
     feed.transactions(&args.transactions)?;
-    let warnings = feed.into_warnings();
+    let (kept, mut warnings) = feed.end();
     let wanted = wanted(&audit);
     if let Some(path) = &args.wanted {
         let mut text = String::new();
@@ -55,13 +58,24 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         write(path, text.as_bytes())?;
     }
     let report = audit.finish();
+    let mut certificate = None;
+    if let Some(path) = &args.certificate {
+        match Certificate::from_report(&question, &report, &logs) {
+            Ok(issued) => {
+                let issued = embed(issued, &rlp, *report.range.start(), &kept)?;
+                write(path, issued.to_json().as_bytes())?;
+                certificate = Some(path.as_path());
+            }
+            Err(error) => warnings.push(format!("no certificate: {error}")),
+        }
+    }
     let shown = show::Shown {
         report: &report,
         question: &question,
         semantics: args.query.semantics.name(),
         logs: &logs,
         wanted: &wanted,
-        certificate: None,
+        certificate,
         warnings,
     };
     Ok(shown.report())
@@ -76,23 +90,51 @@ fn wanted(audit: &Audit<'_>) -> Vec<(u64, B256)> {
     open.collect()
 }
 
-/// Links all headers from block `from` on: the range, and what leads to an anchor.
+/// Puts headers and receipts into a certificate, if there are any.
+fn embed(
+    certificate: Certificate,
+    rlp: &[Vec<u8>],
+    first: u64,
+    receipts: &[(B256, BlockReceipts)],
+) -> anyhow::Result<Certificate> {
+    let mut certificate = certificate;
+    if !rlp.is_empty() {
+        let headers =
+            rlp.iter().map(|rlp| HeaderView::decode(rlp)).collect::<Result<Vec<_>, _>>()?;
+        let headers = headers.iter().filter(|header| header.number() >= first);
+        certificate = certificate.with_headers(headers);
+    }
+    for (hash, receipts) in receipts {
+        certificate = certificate.with_receipts(*hash, receipts);
+    }
+    Ok(certificate)
+}
+
+/// Links all headers from block `from` on: the range, and what leads to an anchor. Also returns
+/// their RLP, if it is to be kept.
 pub(crate) fn read_chain(
     arguments: &[String],
     format: HeaderFormat,
     from: Option<u64>,
-) -> anyhow::Result<HeaderChain> {
+    keep: bool,
+) -> anyhow::Result<(HeaderChain, Vec<Vec<u8>>)> {
     let mut headers = Headers::new(arguments, format);
     let mut chain = HeaderChain::new();
+    let mut rlp = Vec::new();
     while let Some(mut batch) = headers.next_batch()? {
         batch.keep(from, None);
         batch.link(&mut chain, Backend::best())?;
+        if keep {
+            for header in batch.headers() {
+                rlp.push(header?.1.rlp().to_vec());
+            }
+        }
     }
     if chain.is_empty() {
         let from = from.unwrap_or_default();
         anyhow::bail!("headers: none of block {from}, where the range begins, or behind it");
     }
-    Ok(chain)
+    Ok((chain, rlp))
 }
 
 /// The blocks that a query means. Of one made of flags, whose range is open, those of the headers
@@ -115,5 +157,9 @@ pub(crate) fn resolve(
         anyhow::bail!("the headers end at block {}, the range at block {last}", numbers.end());
     }
     let blocks = query.resolve(&Heads::latest(*numbers.end())).context("the query's blocks")?;
+    if let ResolvedBlocks::Range { first, last } = blocks {
+        // Pinned, so that a certificate says of which blocks it is.
+        query = query.from_block(first).to_block(last);
+    }
     Ok((query, blocks))
 }

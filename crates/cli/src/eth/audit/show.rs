@@ -190,10 +190,6 @@ impl Shown<'_> {
             json
         });
         let examined: Vec<_> = examined.collect();
-        let undecided = report.undecided().take(LISTED);
-        let undecided: Vec<_> = undecided
-            .map(|(number, why)| json!({ "number": number, "why": why_name(why) }))
-            .collect();
         let findings: Vec<_> = report
             .findings
             .iter()
@@ -218,7 +214,7 @@ impl Shown<'_> {
                 "undecidable": counts.undecidable,
             },
             "examined": examined,
-            "undecided": undecided,
+            "undecided": undecided_json(report),
             "findings": findings,
             "wanted": wanted,
             "logs": self.logs.len(),
@@ -231,6 +227,12 @@ impl Shown<'_> {
             "warnings": self.warnings,
         })
     }
+}
+
+/// The first undecided blocks, and why.
+pub(crate) fn undecided_json(report: &AuditReport) -> Value {
+    let undecided = report.undecided().take(LISTED);
+    undecided.map(|(number, why)| json!({ "number": number, "why": why_name(why) })).collect()
 }
 
 /// Says that a table is cut.
@@ -251,7 +253,7 @@ fn why_name(why: Undecidable) -> &'static str {
     }
 }
 
-fn why_words(why: Undecidable) -> &'static str {
+pub(crate) fn why_words(why: Undecidable) -> &'static str {
     match why {
         Undecidable::Unanchored => "its header may be anyone's: no anchor at or behind it",
         Undecidable::ReceiptsNotSupplied => "its receipts are missing",

@@ -111,7 +111,7 @@ impl Entries {
     /// Passes over a record.
     pub(crate) fn skip(&mut self, entry: Entry) -> anyhow::Result<()> {
         let skipped = self.source.skip(entry.length)?;
-        self.complete(entry, skipped)
+        Self::complete(entry, skipped)
     }
 
     /// Reads a record as it is, of at most `limit` bytes.
@@ -127,11 +127,11 @@ impl Entries {
         }
         let mut bytes = Vec::new();
         let read = self.source.append(length, &mut bytes)?;
-        self.complete(entry, read)?;
+        Self::complete(entry, read)?;
         Ok(bytes)
     }
 
-    fn complete(&self, entry: Entry, found: u64) -> anyhow::Result<()> {
+    fn complete(entry: Entry, found: u64) -> anyhow::Result<()> {
         if found < entry.length {
             bail!(
                 "byte {}: a record of {} bytes, and the source ends after {}",

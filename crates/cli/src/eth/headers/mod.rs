@@ -150,6 +150,8 @@ pub(crate) struct Headers<'a> {
     arguments: VecDeque<&'a str>,
     format: HeaderFormat,
     open: Option<Box<dyn Records>>,
+    /// Whether the open source has given a header.
+    given: bool,
     progress: Progress,
     /// Bytes of the sources that were read to their end.
     done: u64,
@@ -159,7 +161,7 @@ impl<'a> Headers<'a> {
     pub(crate) fn new(arguments: &'a [String], format: HeaderFormat) -> Self {
         let arguments: VecDeque<_> = arguments.iter().map(String::as_str).collect();
         let progress = Progress::over_files(arguments.iter().copied());
-        Self { arguments, format, open: None, progress, done: 0 }
+        Self { arguments, format, open: None, given: false, progress, done: 0 }
     }
 
     pub(crate) fn progress(&self) -> &Progress {
@@ -173,7 +175,10 @@ impl<'a> Headers<'a> {
                 Some(records) => records,
                 None => match self.arguments.pop_front() {
                     None => return Ok(None),
-                    Some(argument) => open(argument, self.format)?,
+                    Some(argument) => {
+                        self.given = false;
+                        open(argument, self.format)?
+                    }
                 },
             };
             let mut batch = Batch {
@@ -190,9 +195,13 @@ impl<'a> Headers<'a> {
             }
             self.progress.at(self.done + records.source().offset());
             if batch.ends.is_empty() {
+                if !self.given {
+                    bail!("headers, {}: no headers in it", batch.source);
+                }
                 self.done += records.source().offset();
                 continue;
             }
+            self.given = true;
             self.open = Some(records);
             return Ok(Some(batch));
         }

@@ -1,0 +1,233 @@
+//! The second half of `demo`: an answer of `eth_getLogs` that lacks a log, and the proof.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use chainsieve::alloy_primitives::{Address, B256, address};
+use chainsieve::eth::audit::{Action, Audit, AuditReport, Event, OmittedLog, Question, Status};
+use chainsieve::eth::certificate::Certificate;
+use chainsieve::eth::chain_profile::ChainProfile;
+use chainsieve::eth::fill::FillHistogram;
+use chainsieve::eth::forecast::expected_false;
+use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
+use chainsieve::eth::receipts::BlockReceipts;
+use chainsieve::simd::Backend;
+use serde_json::{Value, json};
+
+use super::time;
+use crate::eth::audit::findings::log_json;
+use crate::output::{Page, grouped, share};
+
+const BLOCKS: [&str; 2] = [
+    include_str!("../../../../fixtures/ethereum/blocks/mainnet_17686111.json"),
+    include_str!("../../../../fixtures/ethereum/blocks/mainnet_17686112.json"),
+];
+const WETH: Address = address!("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2");
+const ROUTER: Address = address!("0x7a250d5630B4cF539739dF2C5dAcb4c659F2488D");
+const EVENT: &str = "Deposit(address,uint256)";
+/// The log of the first block that the node leaves out.
+const WITHHELD: u64 = 257;
+
+/// What came of the audits of a short answer and of a whole one.
+pub(super) struct Outcome {
+    query: LogQuery,
+    headers: Vec<Vec<u8>>,
+    anchor: B256,
+    /// The share of blocks that pass the query's filter by chance.
+    rate: f64,
+    receipts: usize,
+    answered: usize,
+    omitted: OmittedLog,
+    proof_bytes: usize,
+    certificate: String,
+    whole: usize,
+    audited: Duration,
+    proven: Duration,
+}
+
+struct Block {
+    header: Vec<u8>,
+    hash: B256,
+    receipts: BlockReceipts,
+}
+
+impl Block {
+    fn read(fixture: &str) -> anyhow::Result<Self> {
+        let fixture: Value = serde_json::from_str(fixture)?;
+        let bytes = |value: &Value| -> anyhow::Result<Vec<u8>> {
+            let text = value.as_str().context("the fixture holds hex")?;
+            Ok(hex::decode(text.trim_start_matches("0x"))?)
+        };
+        let encodings = fixture["receipts"].as_array().context("the fixture holds receipts")?;
+        let encodings = encodings.iter().map(bytes).collect::<anyhow::Result<Vec<_>>>()?;
+        let header = bytes(&fixture["header"])?;
+        let hash = HeaderView::decode(&header)?.hash();
+        Ok(Self { header, hash, receipts: BlockReceipts::from_encodings(&encodings)? })
+    }
+
+    /// What a node answers to a query about this block.
+    fn logs(&self, query: &LogQuery) -> anyhow::Result<Vec<LocatedLog>> {
+        let header = HeaderView::decode(&self.header)?;
+        let verified = self.receipts.verify(header.receipts_root(), header.logs_bloom())?;
+        let logs = verified.logs_matching(|log| query.matches(log, Semantics::Geth));
+        let located = logs.map(|found| LocatedLog {
+            log: found.log.clone(),
+            block_number: header.number(),
+            block_hash: self.hash,
+            block_timestamp: Some(header.timestamp()),
+            transaction_hash: None,
+            transaction_index: found.transaction_index,
+            log_index: found.log_index,
+            removed: false,
+        });
+        Ok(located.collect())
+    }
+}
+
+pub(super) fn run() -> anyhow::Result<Outcome> {
+    let blocks = BLOCKS.into_iter().map(Block::read).collect::<anyhow::Result<Vec<_>>>()?;
+    // The user has headers, and trusts the hash of the last: of a finalised block, say.
+    let mut chain = HeaderChain::new();
+    for block in &blocks {
+        chain.extend_from_rlp(Backend::best(), &block.header)?;
+    }
+    let anchor = chain.last_hash().context("two headers")?;
+    let numbers = chain.numbers().context("two headers")?;
+    let (first, last) = (*numbers.start(), *numbers.end());
+    let query =
+        LogQuery::new().from_block(first).to_block(last).address(WETH).event(EVENT)?.topic1(ROUTER);
+    let mut fills = FillHistogram::default();
+    fills.add(chain.blooms());
+    let rate = expected_false(&query.compile(Backend::best()), &fills) / 2.0;
+
+    let question = Question {
+        chain: &chain,
+        anchors: &[anchor],
+        query: &query,
+        blocks: ResolvedBlocks::Range { first, last },
+        semantics: Semantics::Geth,
+        profile: &ChainProfile::ethereum(),
+    };
+    // What an honest node answers, and one that leaves a log out.
+    let whole =
+        blocks.iter().map(|block| block.logs(&query)).collect::<anyhow::Result<Vec<_>>>()?;
+    let whole = whole.concat();
+    let withheld = |log: &&LocatedLog| (log.block_number, log.log_index) != (first, WITHHELD);
+    let answer: Vec<_> = whole.iter().filter(withheld).cloned().collect();
+
+    let started = Instant::now();
+    let report = audit(question, &answer, &blocks)?;
+    let audited = started.elapsed();
+    ensure!(report.status() == Status::Wrong, "the audit does not see the omission");
+    let omitted = report.omitted().next().context("an omission")?.clone();
+    // Whoever has the header and the answer verifies the proof: no receipts are needed.
+    let started = Instant::now();
+    let header = HeaderView::decode(&blocks.first().context("two blocks")?.header)?;
+    omitted.verify(&header, &query, Semantics::Geth, &answer)?;
+    let proven = started.elapsed();
+
+    let report = audit(question, &whole, &blocks)?;
+    ensure!(report.status() == Status::Complete, "the audit does not see that nothing is missing");
+    let certificate = Certificate::from_report(&question, &report, &whole)?.to_json();
+    Ok(Outcome {
+        anchor,
+        rate,
+        receipts: blocks.iter().map(|block| block.receipts.len()).sum(),
+        answered: answer.len(),
+        proof_bytes: omitted.proof.nodes.iter().map(|node| node.len()).sum(),
+        omitted,
+        certificate,
+        whole: whole.len(),
+        audited,
+        proven,
+        headers: blocks.into_iter().map(|block| block.header).collect(),
+        query,
+    })
+}
+
+fn audit(
+    question: Question<'_>,
+    answer: &[LocatedLog],
+    blocks: &[Block],
+) -> anyhow::Result<AuditReport> {
+    let mut audit = Audit::new(question, answer)?;
+    supply(&mut audit, blocks);
+    Ok(audit.finish())
+}
+
+/// Sends the receipts that an audit asks for.
+fn supply(audit: &mut Audit<'_>, blocks: &[Block]) {
+    let open: Vec<_> = audit.open().collect();
+    for action in open {
+        let Action::FetchReceipts { block_hash, .. } = action else { continue };
+        if let Some(block) = blocks.iter().find(|block| block.hash == block_hash) {
+            audit.handle(Event::Receipts { block_hash, receipts: &block.receipts });
+        }
+    }
+}
+
+impl Outcome {
+    pub(super) fn page(&self, page: &mut Page) {
+        let log = &self.omitted.log;
+        page.line("");
+        page.line("Blocks 17,686,111 and 17,686,112 of Ethereum, the second one's hash trusted.\n");
+        page.heading("5  A user asks a node for logs");
+        page.line(format!("   {EVENT} of {WETH}, which is wrapped ether,"));
+        page.line(format!("   to {ROUTER}, a router of Uniswap"));
+        page.line(format!(
+            "   The node answers with {} logs. It is not to be trusted.\n",
+            self.answered
+        ));
+        page.heading(format!("6  The user audits the answer ({})", time(self.audited)));
+        page.line(format!(
+            "   Both blocks' filters say \"maybe\": {} do by chance. All {} receipts, from anyone,",
+            share(self.rate),
+            grouped(self.receipts as u64)
+        ));
+        page.line("   hash to the roots in the headers, so these are all logs that there are.");
+        page.line(format!(
+            "   omitted     log {} of block {}, in transaction {}",
+            log.log_index,
+            grouped(log.block_number),
+            log.transaction_index
+        ));
+        page.line(format!(
+            "   proof       {} nodes of the receipts' trie, {} bytes; with the header and the\n\
+             \x20              answer, anyone verifies it ({})\n",
+            self.omitted.proof.nodes.len(),
+            grouped(self.proof_bytes as u64),
+            time(self.proven)
+        ));
+        page.heading("7  With that log, the answer is complete");
+        page.line(format!(
+            "   {} logs, proven to be all; a certificate of {} bytes lets others prove it anew",
+            self.whole,
+            self.certificate.len()
+        ));
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let query: Value = serde_json::from_str(&self.query.to_json()).unwrap_or_default();
+        let certificate: Value = serde_json::from_str(&self.certificate).unwrap_or_default();
+        let headers = self.headers.iter().map(|header| format!("0x{}", hex::encode(header)));
+        let headers: Vec<_> = headers.collect();
+        json!({
+            "headers": headers,
+            "anchor": self.anchor,
+            "query": query,
+            "rate": self.rate,
+            "receipts": self.receipts,
+            "answered": self.answered,
+            "omitted": log_json(&self.omitted.log),
+            "receipt_proof": *self.omitted.proof,
+            "complete": self.whole,
+            "certificate": certificate,
+            "seconds": {
+                "audit": self.audited.as_secs_f64(),
+                "verify": self.proven.as_secs_f64(),
+            },
+        })
+    }
+}

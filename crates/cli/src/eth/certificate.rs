@@ -1,0 +1,250 @@
+//! `eth verify-certificate`.
+
+use anyhow::Context as _;
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::audit::{Audit, AuditReport, Question, Status};
+use chainsieve::eth::certificate::{Certificate, Trust, VerifyError};
+use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{BlockSelection, LogQuery, ResolvedBlocks, Semantics};
+use chainsieve::simd::Backend;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::audit::findings::log_json;
+use super::audit::show::{undecided_json, why_words};
+use super::audit::{Kept, Missing, read_chain};
+use super::{logs, profile, query};
+use crate::args::UsageError;
+use crate::args::eth::VerifyCertificateArgs;
+use crate::input::decode_hex;
+use crate::output::{Exit, Page, Report, count, grouped};
+
+/// Rows of a page.
+const ROWS: usize = 20;
+
+pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
+    let certificate_path = args.certificate.display().to_string();
+    let receipts = args.receipts.iter().map(|path| path.display().to_string());
+    let others: Vec<String> = args
+        .headers
+        .iter()
+        .chain(&args.logs)
+        .cloned()
+        .chain(receipts)
+        .chain([certificate_path.clone()])
+        .collect();
+    let reader = query::stdin_once(&args.query, &others)?;
+    let query = query::read(&args.query, &reader)?;
+    let blocks = blocks(&query)?;
+    let profile = profile::read(&args.trust)?;
+    let anchors = profile::anchors(&args.trust);
+    let named = || format!("certificate, {certificate_path}");
+    let text = reader.text(&args.certificate)?;
+    let certificate = Certificate::from_json(&text).with_context(named)?;
+    let chain = if args.headers.is_empty() {
+        embedded(&text).with_context(named)?
+    } else {
+        read_chain(&args.headers, args.format, query::bounds(&query).0, false)?.0
+    };
+    let semantics = args.query.semantics.rules();
+    let trust = Trust { anchors: &anchors, profile: &profile, query: &query, semantics, blocks };
+    let question = Question {
+        chain: &chain,
+        anchors: &anchors,
+        query: &query,
+        blocks,
+        semantics,
+        profile: &profile,
+    };
+    // Says of which blocks receipts are needed.
+    let audit = Audit::new(question, &[])?;
+    let kept = Kept::read(Missing::of(&audit, &question), &args.receipts)?;
+    let result = (!args.logs.is_empty()).then(|| logs::read(&args.logs)).transpose()?;
+    let mut wanted = Vec::new();
+    let fetch = |number, hash| {
+        let receipts = kept.receipts.get(&hash).cloned();
+        if receipts.is_none() {
+            wanted.push((number, hash));
+        }
+        receipts
+    };
+    let verified = certificate.verify(&trust, Some(&chain), fetch, result.as_deref());
+    let mut shown = Shown {
+        certificate: &certificate,
+        wanted,
+        error: None,
+        report: None,
+        logs: None,
+        warnings: Vec::new(),
+    };
+    match verified {
+        Ok(verified) => {
+            shown.logs = verified.logs;
+            shown.report = Some(verified.report);
+        }
+        Err(
+            error @ (VerifyError::NoHeaders | VerifyError::Headers { .. } | VerifyError::Audit(_)),
+        ) => {
+            return Err(error).with_context(named);
+        }
+        Err(VerifyError::Refuted(report)) => {
+            let findings = report.findings.len();
+            shown.error = Some(format!("the logs given have {}", count(findings, "finding")));
+            shown.report = Some(*report);
+        }
+        Err(error) => shown.error = Some(error.to_string()),
+    }
+    if anchors.is_empty() {
+        shown.warnings.push("no --anchor: nothing is authentic, and nothing proven".into());
+    }
+    Ok(shown.report())
+}
+
+/// The blocks of the verifier's query, which no header of someone else may decide.
+fn blocks(query: &LogQuery) -> Result<ResolvedBlocks, UsageError> {
+    match (query.blocks(), query::bounds(query)) {
+        (BlockSelection::AtHash(hash), _) => Ok(ResolvedBlocks::AtHash(*hash)),
+        (_, (Some(first), Some(last))) => Ok(ResolvedBlocks::Range { first, last }),
+        _ => Err(UsageError("say of which blocks the query is: --from and --to")),
+    }
+}
+
+/// The headers in a certificate, which its reader has checked to be hex.
+fn embedded(text: &str) -> anyhow::Result<HeaderChain> {
+    #[derive(Deserialize)]
+    struct Embedded {
+        headers: Option<Vec<String>>,
+    }
+    let Embedded { headers } = serde_json::from_str(text)?;
+    let headers = headers.context("it has no headers: give them as --headers")?;
+    let mut chain = HeaderChain::new();
+    for (index, header) in headers.iter().enumerate() {
+        let rlp = decode_hex(header.trim_start_matches("0x"))?;
+        chain
+            .extend_from_rlp(Backend::best(), &rlp)
+            .with_context(|| format!("embedded header {index}"))?;
+    }
+    Ok(chain)
+}
+
+struct Shown<'a> {
+    certificate: &'a Certificate,
+    wanted: Vec<(u64, B256)>,
+    error: Option<String>,
+    report: Option<AuditReport>,
+    logs: Option<Vec<LocatedLog>>,
+    warnings: Vec<String>,
+}
+
+impl Shown<'_> {
+    fn report(self) -> Report {
+        let complete = self.logs.is_some()
+            && self.report.as_ref().is_some_and(|report| report.status() == Status::Complete);
+        let exit = match &self.error {
+            Some(_) => Exit::Wrong,
+            None if complete => Exit::Yes,
+            None => Exit::Undecided,
+        };
+        Report { page: self.page(exit), json: self.json(exit), payload: None, exit }
+    }
+
+    fn page(&self, exit: Exit) -> Page {
+        let mut page = Page::default();
+        page.heading(match (&self.error, exit) {
+            (Some(error), _) => format!("wrong: {error}"),
+            (None, Exit::Yes) => "complete: the result is proven".into(),
+            (None, _) => "undecided: nothing contradicts it, and not all of it is proven".into(),
+        });
+        let certificate = self.certificate;
+        let (first, last) = (*certificate.blocks().start(), *certificate.blocks().end());
+        let mut fields = vec![
+            ("blocks", format!("{} to {}", grouped(first), grouped(last))),
+            ("last hash", certificate.last_hash().to_string()),
+            ("query", certificate.query().to_json()),
+            ("logs", grouped(certificate.num_logs())),
+            ("digest", certificate.digest().to_string()),
+        ];
+        if let Some(report) = &self.report {
+            let counts = &report.counts;
+            fields.extend([
+                (
+                    "authentic",
+                    match report.anchored_to {
+                        Some(anchored) => format!("blocks up to {}", grouped(anchored)),
+                        None => "none".into(),
+                    },
+                ),
+                ("absent", format!("{} by their filter", grouped(counts.absent_by_bloom))),
+                (
+                    "checked",
+                    format!("{} by all their receipts", grouped(counts.checked_by_receipts)),
+                ),
+                ("undecided", grouped(counts.undecidable)),
+            ]);
+        }
+        page.fields(fields);
+        let undecided: Vec<_> =
+            self.report.iter().flat_map(AuditReport::undecided).take(ROWS).collect();
+        if !undecided.is_empty() {
+            page.line("");
+            let row = |(number, why)| vec![grouped(number), why_words(why).to_owned()];
+            page.table(vec!["block", "undecided"], undecided.into_iter().map(row).collect());
+        }
+        page.warnings(&self.warnings);
+        page
+    }
+
+    fn json(&self, exit: Exit) -> Value {
+        let certificate = self.certificate;
+        let report = self.report.as_ref();
+        let counts = report.map(|report| {
+            let counts = &report.counts;
+            json!({
+                "all": counts.blocks,
+                "examined": counts.examined,
+                "absent_by_bloom": counts.absent_by_bloom,
+                "checked_by_receipts": counts.checked_by_receipts,
+                "undecidable": counts.undecidable,
+            })
+        });
+        let wanted: Vec<_> = self
+            .wanted
+            .iter()
+            .map(|(number, hash)| json!({ "number": number, "hash": hash }))
+            .collect();
+        let logs: Option<Vec<_>> =
+            self.logs.as_ref().map(|logs| logs.iter().map(log_json).collect());
+        let query: Value = serde_json::from_str(&certificate.query().to_json()).unwrap_or_default();
+        json!({
+            "status": match exit {
+                Exit::Yes => "complete",
+                Exit::Wrong => "wrong",
+                _ => "undecided",
+            },
+            "error": self.error,
+            "first": report.map(|report| *report.range.start()),
+            "last": report.map(|report| *report.range.end()),
+            "anchored_to": report.and_then(|report| report.anchored_to),
+            "blocks": counts,
+            "undecided": report.map(undecided_json),
+            "wanted": wanted,
+            "logs": logs,
+            "count": certificate.num_logs(),
+            "digest": certificate.digest(),
+            "certificate": {
+                "profile": certificate.profile_name(),
+                "query": query,
+                "semantics": match certificate.semantics() {
+                    Semantics::Geth => "geth",
+                    Semantics::Alloy => "alloy",
+                },
+                "first": certificate.blocks().start(),
+                "last": certificate.blocks().end(),
+                "last_hash": certificate.last_hash(),
+                "parent_hash": certificate.parent_hash(),
+            },
+            "warnings": self.warnings,
+        })
+    }
+}

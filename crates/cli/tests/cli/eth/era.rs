@@ -1,0 +1,94 @@
+//! Archives that are not what they should be.
+
+use super::*;
+
+fn refused(name: &str, contents: &[u8], words: &[&str]) {
+    let file = TempFile::new(name, contents);
+    fails(&["eth", "stats", file.path()], b"", BAD_INPUT, &[&[name], words].concat());
+}
+
+#[test]
+fn indexes_are_checked_against_the_headers() {
+    let blocks = Block::both();
+    let whole = write::era1(&blocks);
+    let index = 8 + 8 * 4; // two offsets between the first number and the count
+    let cut = &whole[..whole.len() - index];
+    refused("cut.era1", cut, &["ends after 2 headers without an index"]);
+    let mut other = whole.clone();
+    let at = other.len() - 8;
+    other[at] = 3;
+    refused("count.era1", &other, &["counts 3 blocks, 2 headers were read"]);
+    let mut other = whole.clone();
+    other[at - 8] ^= 1;
+    refused("offset.era1", &other, &["header 1 would be at byte"]);
+    let mut other = whole.clone();
+    other[at - 24] ^= 1;
+    refused(
+        "first.era1",
+        &other,
+        &["starts at block 17686110, the first header is that of block 17686111"],
+    );
+    let mut ere = write::ere(&blocks);
+    let at = ere.len() - 16;
+    ere[at] = 9;
+    refused("components.ere", &ere, &["9 parts each"]);
+}
+
+#[test]
+fn hostile_records() {
+    let block = Block::read(FIRST);
+    let version = write::record(0x3265, &[]);
+    let file = |records: &[Vec<u8>]| [&version[..], &records.concat()].concat();
+    let mut huge = write::record(3, &[0; 16]);
+    huge[2..6].copy_from_slice(&u32::MAX.to_le_bytes());
+    refused(
+        "huge.era1",
+        &file(&[huge.clone()]),
+        &["byte 8", "4,294,967,295 bytes, and 16 are left"],
+    );
+    // From a pipe the length is not known before.
+    let piped = run_with(&["eth", "stats", "-"], &file(&[huge]));
+    assert_eq!(piped.code, BAD_INPUT);
+    assert!(piped.stderr.contains("the limit for its kind"), "{}", piped.stderr);
+    let mut reserved = write::record(3, &[]);
+    reserved[6] = 1;
+    refused("reserved.era1", &file(&[reserved]), &["byte 8", "0x0001, not 0"]);
+    refused(
+        "plain.era1",
+        &file(&[write::record(3, &block.header)]),
+        &["byte 8: not framed Snappy"],
+    );
+    // Four megabytes of zeros in less than the limit.
+    let bomb = write::snappy(&vec![0; 1 << 20]);
+    assert!(bomb.len() < 64 << 10);
+    refused(
+        "bomb.era1",
+        &file(&[write::record(3, &bomb)]),
+        &["more than 65,536 bytes uncompressed"],
+    );
+    let mut damaged = write::snappy(&block.header);
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    refused("damaged.era1", &file(&[write::record(3, &damaged)]), &["byte 8"]);
+    let beacon = file(&[write::record(1, &write::snappy(b"a signed beacon block"))]);
+    refused("beacon.era", &beacon, &["consensus layer"]);
+    refused("nothing.era1", &version, &["no headers"]);
+    refused("head.era1", &file(&[vec![3, 0, 1]]), &["3 are left"]);
+}
+
+#[test]
+fn transactions_of_an_archive_show_the_hashes() {
+    // A block of one transaction that is nobody's, with its own root, and no logs.
+    let block = Block::read(FIRST);
+    let case = audit::Case::new("transactions");
+    let more = ["--anchor", &case.anchor, "--receipts", case.receipts.path()];
+    let mut logs = answer();
+    logs[0]["transactionHash"] = json!(B256::repeat_byte(1));
+    // The archive's bodies are empty: not the blocks' transactions, and said so.
+    let args = [&more[..], &["--transactions", case.receipts.path()]].concat();
+    let json = case.audit_with(&logs, &args, audit::COMPLETE);
+    assert_eq!(json["transaction_hashes_unbound"], 1);
+    let warning = text(&json["warnings"][0]);
+    assert!(warning.contains(&format!("transactions of block {}", block.number)), "{warning}");
+    assert!(warning.contains(&hex0x(&items(&block.header)[4][1..])), "{warning}");
+}

@@ -1,0 +1,139 @@
+//! `eth header`: every form that headers come in.
+
+use super::*;
+
+/// What is said of the first block, however it came.
+fn check_first(json: &Value) {
+    let block = Block::read(FIRST);
+    let header = &json["headers"][0];
+    assert_eq!(header["hash"], json!(block.hash));
+    assert_eq!(header["number"], 17_686_111);
+    assert_eq!(header["layout"], "shanghai");
+    assert_eq!(header["fields"], 17);
+    assert_eq!(header["bytes"], block.header.len());
+    assert_eq!(header["logs_bloom"]["bits_set"], block.bits_set());
+    assert_eq!(header["logs_bloom"]["bytes"], hex0x(block.bloom()));
+    let fill = f64::from(block.bits_set()) / 2048.0;
+    let rate = header["logs_bloom"]["rates"][1].as_f64().expect("a rate");
+    assert!((rate - fill.powi(6)).abs() < 1e-12, "{rate}");
+    // Timestamp and gas as explorers show them.
+    assert_eq!(header["time"], "2023-07-13 17:38:23 UTC");
+    assert_eq!(header["gas_used"], 14_877_622);
+    assert_eq!(header["base_fee_per_gas"], 48_582_086_276_u64);
+    assert_eq!(header["extra_data"], hex0x(b"by builder0x69"));
+    assert_eq!(header["requests_hash"], Value::Null);
+}
+
+#[test]
+fn a_header_in_every_form() {
+    let blocks = Block::both();
+    let [first, second] = blocks.each_ref().map(|block| &block.header);
+    check_first(&json_of(&["eth", "header", &hex::encode(first)], YES));
+    check_first(&json_of(&["eth", "header", &hex0x(first)], YES));
+    let objects = [first, second].map(|header| write::rpc_header(header));
+    let replies = objects.each_ref().map(write::reply);
+    let block = write::list(&[first.clone(), write::list(&[vec![0; 300]]), vec![0xc0]]);
+    let forms: Vec<(&str, Vec<u8>)> = vec![
+        ("rlp", [&first[..], second].concat()),
+        ("blocks of geth export", [&block[..], second].concat()),
+        ("object", format!("{:#}\n{}", objects[0], objects[1]).into_bytes()),
+        ("lines", format!("{}\n\n{}\n", objects[0], objects[1]).into_bytes()),
+        ("array", json!(objects).to_string().into_bytes()),
+        ("replies", format!("{}\n{}", replies[0], replies[1]).into_bytes()),
+        ("batch", format!("\u{feff}{:#}", json!(replies)).into_bytes()),
+        ("reply with an array", write::reply(&json!(objects)).to_string().into_bytes()),
+        ("raw in replies", json!([first, second].map(|h| write::reply(&json!(hex0x(h))))).to_string().into()),
+        ("strings", json!([hex0x(first), hex0x(second)]).to_string().into_bytes()),
+        ("subscription", json!([{ "method": "eth_subscription", "params": { "subscription": "0x1", "result": objects[0] } }, objects[1]]).to_string().into()),
+        ("hex lines", format!("# two\n{}\n{}\n", hex0x(first), hex::encode(second)).into_bytes()),
+        ("era1", write::era1(&blocks)),
+        ("ere", write::ere(&blocks)),
+    ];
+    for (name, contents) in forms {
+        let file = TempFile::new(&format!("form-{}", name.replace(' ', "-")), &contents);
+        let json = json_of(&["eth", "header", file.path()], YES);
+        check_first(&json);
+        assert_eq!((&json["count"], &json["linked"]), (&json!(2), &json!(true)), "{name}");
+        assert_eq!(json["headers"][1]["hash"], json!(blocks[1].hash), "{name}");
+        let piped = run_with(&["eth", "header", "-", "--json"], &contents);
+        assert_eq!(piped.code, YES, "{name}: {}", piped.stderr);
+        let piped: Value = serde_json::from_str(&piped.stdout).expect("JSON");
+        assert_eq!(piped["headers"][1]["hash"], json["headers"][1]["hash"], "{name}");
+    }
+}
+
+#[test]
+fn headers_of_every_fork() {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ethereum/headers.json");
+    let json = json_of(&["eth", "header", path.to_str().expect("text")], YES);
+    let fixture = eth_fixture("headers.json");
+    let fixture = fixture.as_array().expect("a list");
+    assert!(fixture.len() >= 100);
+    assert_eq!(json["count"], fixture.len());
+    assert_eq!(json["linked"], false);
+    let layouts = [
+        (15, "frontier"),
+        (16, "london"),
+        (17, "shanghai"),
+        (20, "cancun"),
+        (21, "prague"),
+        (23, "amsterdam"),
+    ];
+    let mut seen = std::collections::BTreeSet::new();
+    for (header, expected) in json["headers"].as_array().expect("headers").iter().zip(fixture) {
+        assert_eq!(header["hash"], expected["hash"]);
+        assert_eq!(header["number"], expected["number"]);
+        let fields = items(&bytes(&expected["header"])).len();
+        let layout = layouts.iter().find(|(count, _)| *count == fields).map_or("unknown", |l| l.1);
+        assert_eq!(header["layout"], layout);
+        seen.insert(layout);
+        if expected["fork"] == "Amsterdam" {
+            assert!(header["slot_number"].is_u64());
+        }
+    }
+    assert_eq!(seen.len(), 6, "{seen:?}");
+    let page = run(&["eth", "header", path.to_str().expect("text")]);
+    assert!(page.stdout.contains("not one chain"));
+    assert!(page.stdout.lines().count() > fixture.len());
+}
+
+#[test]
+fn mistakes_in_headers_name_file_line_and_field() {
+    let block = Block::read(FIRST);
+    let object = write::rpc_header(&block.header);
+    let refused = |name: &str, contents: &[u8], words: &[&str]| {
+        let file = TempFile::new(name, contents);
+        fails(&["eth", "header", file.path()], b"", BAD_INPUT, &[&[name], words].concat());
+    };
+    let mut altered = object.clone();
+    altered["gasUsed"] = json!("0x1");
+    let lines = format!("{object}\n{altered}\n");
+    refused("altered.json", lines.as_bytes(), &["line 2", "the fields hash to", &block.hash]);
+    let mut cut = object.clone();
+    cut.as_object_mut().expect("an object").remove("receiptsRoot");
+    refused("cut.json", format!("[{object},\n{cut}]").as_bytes(), &["line 2", "receiptsRoot"]);
+    let twice = object.to_string().replacen('{', "{\"number\":\"0x1\",", 1);
+    refused("twice.json", twice.as_bytes(), &["line 1", "duplicate field `number`"]);
+    let missing = json!([write::reply(&object), { "jsonrpc": "2.0", "id": 2, "result": null }]);
+    refused("missing.json", missing.to_string().as_bytes(), &["does not have the block"]);
+    let error =
+        json!({ "jsonrpc": "2.0", "id": 2, "error": { "code": -32000, "message": "pruned" } });
+    refused("error.json", error.to_string().as_bytes(), &["line 1", "pruned"]);
+    let fixture = json!([{ "hash": B256::ZERO, "header": hex0x(&block.header) }]);
+    refused("other.json", fixture.to_string().as_bytes(), &["line 1", "hashes to", &block.hash]);
+    let twice = [&block.header[..], &block.header[..100]].concat();
+    refused("cut.rlp", &twice, &["byte 564", "ends after 97"]);
+    let mut short = block.header.clone();
+    short[3] = 0x9f; // the parent hash with a byte less
+    refused("short.rlp", &short, &["byte 0", "parentHash has 31 bytes"]);
+    let hex = format!("{}\n{}zz\n", hex0x(&block.header), hex0x(&block.header));
+    refused("line.hex", hex.as_bytes(), &["line 2", "not hex: 'z'"]);
+    refused("empty.rlp", b"", &["nothing in it"]);
+    refused("text.txt", b"what is this", &["neither RLP"]);
+    refused("nothing.json", b"[]", &["no headers"]);
+    fails(&["eth", "header", "/no/such/file"], b"", BAD_INPUT, &["/no/such/file", "no such file"]);
+    fails(&["eth", "header", "-", "-"], b"", USAGE, &["only once"]);
+    let rlp = TempFile::new("said.rlp", &block.header);
+    fails(&["eth", "header", "--format", "json", rlp.path()], b"", BAD_INPUT, &["line 1"]);
+}

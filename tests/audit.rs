@@ -1,0 +1,17 @@
+//! Audits: nothing is found in a true answer, every lie is, and nothing is claimed beyond the
+//! evidence. Expected logs come from alloy's decoding and a matcher of a few lines.
+
+#[path = "audit/certificates.rs"]
+mod certificates;
+#[path = "audit/evidence.rs"]
+mod evidence;
+#[path = "audit/lies.rs"]
+mod lies;
+#[path = "audit/naive.rs"]
+mod naive;
+#[path = "audit/profiles.rs"]
+mod profiles;
+#[path = "audit/runs.rs"]
+mod runs;
+#[path = "audit/synthetic.rs"]
+mod synthetic;

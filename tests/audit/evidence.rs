@@ -1,0 +1,373 @@
+//! Nothing is claimed beyond the evidence.
+
+use alloy_primitives::{B256, Log};
+use chainsieve::eth::audit::{
+    Action, Audit, AuditError, Event, Finding, FindingKind, Forgery, Grounds, Question, Rejection,
+    Status, Undecidable, Verdict, WrongField,
+};
+use chainsieve::eth::chain_profile::ChainProfile;
+use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
+use chainsieve::eth::receipts::BlockReceipts;
+
+use crate::naive::Naive;
+use crate::runs::{self, Run};
+use crate::synthetic::{self, log, plan};
+
+fn kinds(findings: &[Finding]) -> Vec<&FindingKind> {
+    findings.iter().map(|finding| &finding.kind).collect()
+}
+
+/// Four blocks: two logs of contract 1 in each but the third.
+fn four() -> Run {
+    let with =
+        |data| plan(&[&[log(1, &[7], data)], &[log(2, &[8], data), log(1, &[7, 9], data)], &[]]);
+    synthetic::run(100, &[with(1), with(2), plan(&[&[log(3, &[], 0)]]), with(4)])
+}
+
+fn of_contract(run: &Run, contract: u8) -> (Naive, Vec<LocatedLog>) {
+    let naive = Naive {
+        addresses: vec![alloy_primitives::Address::repeat_byte(contract)],
+        ..Naive::default()
+    };
+    let answer = naive.answer(run);
+    (naive, answer)
+}
+
+#[test]
+fn what_is_above_the_anchor_is_undecided() {
+    let run = four();
+    let (naive, answer) = of_contract(&run, 1);
+    let (query, profile) = (naive.query(&run), ChainProfile::ethereum());
+    let anchors = [run.block(101).hash, B256::ZERO];
+    let question = run.question(&query, &anchors, &profile);
+    let report = run.audit_question(question, &answer);
+    assert_eq!(report.anchored_to, Some(101));
+    let unanchored = Some(Verdict::Undecidable(Undecidable::Unanchored));
+    let checked = Some(Verdict::CheckedByReceipts);
+    let verdicts = [100, 101, 102, 103].map(|number| report.verdict(number));
+    assert_eq!(verdicts, [checked, checked, unanchored, unanchored]);
+    assert_eq!(report.status(), Status::Undecided);
+    assert_eq!((report.counts.undecidable, report.counts.checked_by_receipts), (2, 2));
+    assert_eq!(report.verdict(104), None);
+    // An omission up there proves nothing against the answer: anyone can make such headers.
+    let report = run.audit_question(question, &answer[..5]);
+    assert!(matches!(kinds(&report.findings)[..], [FindingKind::OmittedLog(_)]));
+    assert_eq!(report.findings[0].grounds, Grounds::Unanchored);
+    assert_eq!(report.status(), Status::Undecided);
+    // Below the anchor it does.
+    let report = run.audit_question(question, &answer[1..]);
+    assert_eq!(report.findings[0].grounds, Grounds::Anchored);
+    assert_eq!(report.status(), Status::Wrong);
+    // A trusted hash before the range authenticates nothing behind it.
+    let parent = [run.chain.parent_hash().unwrap()];
+    let report = run.audit_question(Question { anchors: &parent, ..question }, &[]);
+    assert_eq!((report.anchored_to, report.counts.undecidable), (None, 4));
+    assert_eq!(report.findings.len(), 6);
+    assert_eq!(report.status(), Status::Undecided);
+}
+
+#[test]
+fn an_anchor_above_the_range_will_do() {
+    let run = four();
+    let (_, answer) = of_contract(&run, 1);
+    let address = alloy_primitives::Address::repeat_byte(1);
+    let query = LogQuery::new().from_block(100).to_block(101).address(address);
+    let (anchors, profile) = ([run.tip()], ChainProfile::ethereum());
+    let blocks = ResolvedBlocks::Range { first: 100, last: 101 };
+    let question = Question { blocks, ..run.question(&query, &anchors, &profile) };
+    let report = run.audit_question(question, &answer[..4]);
+    assert_eq!(report.status(), Status::Complete);
+    // A log of another block than asked for.
+    let report = run.audit_question(question, &answer[..5]);
+    assert_eq!(kinds(&report.findings), [&FindingKind::OutOfRange { at: 4 }]);
+    assert_eq!(report.status(), Status::Wrong);
+    // By the answer's own word, and of no block of the chain.
+    let mut answer = answer[..5].to_vec();
+    (answer[4].block_number, answer[4].block_hash) = (7, B256::ZERO);
+    let report = run.audit_question(question, &answer);
+    assert_eq!(kinds(&report.findings), [&FindingKind::OutOfRange { at: 4 }]);
+    assert_eq!(report.findings[0].grounds, Grounds::Answer);
+}
+
+#[test]
+fn an_audit_needs_the_whole_range() {
+    let run = four();
+    let profile = ChainProfile::ethereum();
+    let begin = |query: &LogQuery, first, last| {
+        let blocks = ResolvedBlocks::Range { first, last };
+        let question = Question { blocks, ..run.question(query, &[], &profile) };
+        Audit::new(question, &[]).map(|_| ()).unwrap_err()
+    };
+    let any = LogQuery::new();
+    assert_eq!(begin(&any, 98, 102), AuditError::MissingBelow { missing: 98..=99 });
+    assert_eq!(begin(&any, 3, 9), AuditError::MissingBelow { missing: 3..=9 });
+    assert_eq!(begin(&any, 101, 110), AuditError::MissingAbove { missing: 104..=110 });
+    assert_eq!(begin(&any, 200, 201), AuditError::MissingAbove { missing: 200..=201 });
+    assert_eq!(begin(&any, 102, 101), AuditError::Reversed { first: 102, last: 101 });
+    let blocks = ResolvedBlocks::Range { first: 101, last: 102 };
+    assert_eq!(begin(&any.from_block(100), 101, 102), AuditError::OtherBlocks { blocks });
+    let empty = HeaderChain::new();
+    let query = LogQuery::new();
+    let question = Question { chain: &empty, ..run.question(&query, &[], &profile) };
+    let error = Audit::new(question, &[]).unwrap_err();
+    assert_eq!(error, AuditError::MissingAbove { missing: 100..=103 });
+    assert_eq!(error.to_string(), "headers of blocks 100 to 103 are missing");
+}
+
+#[test]
+fn a_query_by_hash_is_of_that_block_alone() {
+    let run = four();
+    let (_, answer) = of_contract(&run, 1);
+    let (hash, anchors, profile) = (run.block(101).hash, [run.tip()], ChainProfile::ethereum());
+    let address = alloy_primitives::Address::repeat_byte(1);
+    let query = LogQuery::new().at_hash(hash).address(address);
+    let blocks = ResolvedBlocks::AtHash(hash);
+    let question = Question { blocks, ..run.question(&query, &anchors, &profile) };
+    let report = run.audit_question(question, &answer[2..4]);
+    assert_eq!(report.status(), Status::Complete);
+    assert_eq!(report.range, 101..=101);
+    let report = run.audit_question(question, &answer[2..5]);
+    assert_eq!(kinds(&report.findings), [&FindingKind::OutOfRange { at: 2 }]);
+    let report = run.audit_question(question, &answer[3..4]);
+    assert!(matches!(kinds(&report.findings)[..], [FindingKind::OmittedLog(_)]));
+    let other = ResolvedBlocks::AtHash(B256::ZERO);
+    let error = Audit::new(Question { blocks: other, ..question }, &[]).unwrap_err();
+    assert_eq!(error, AuditError::NotOnChain { hash: B256::ZERO });
+}
+
+#[test]
+fn blocks_without_receipts_stay_open_and_are_named() {
+    let run = four();
+    let (naive, answer) = of_contract(&run, 1);
+    let (query, anchors, profile) = (naive.query(&run), [run.tip()], ChainProfile::ethereum());
+    let question = run.question(&query, &anchors, &profile);
+    let mut audit = Audit::new(question, &answer[..3]).unwrap();
+    assert_eq!(audit.open().count(), 3);
+    run.send(&mut audit, |number| number == 100);
+    let hash = run.block(103).hash;
+    let verdict = Verdict::Undecidable(Undecidable::ReceiptsNotSupplied);
+    let settled = audit.handle(Event::ReceiptsUnavailable { block_hash: hash });
+    assert_eq!(settled, [Action::Settled { number: 103, verdict }]);
+    // A forgery there needs no receipts if its bits are missing.
+    let report = audit.finish();
+    let undecided: Vec<_> = report.undecided().collect();
+    let why = Undecidable::ReceiptsNotSupplied;
+    assert_eq!(undecided, [(101, why), (103, why)]);
+    assert_eq!((report.findings.len(), report.status()), (0, Status::Undecided));
+    let mut forged = answer.clone();
+    forged[5].log.address = alloy_primitives::Address::repeat_byte(0x44);
+    let audit = Audit::new(question, &forged).unwrap();
+    let report = audit.finish();
+    let [FindingKind::NotMatching { at: 5 }, FindingKind::ForgedLog(found)] =
+        kinds(&report.findings)[..]
+    else {
+        panic!("{:?}", report.findings)
+    };
+    assert_eq!((found.at, &found.forgery), (5, &Forgery::Bloom));
+    found.verify(&run.block(103).view(), &forged).unwrap();
+    // Its header shows that of no log that is there.
+    let mut honest = (**found).clone();
+    honest.log = answer[5].clone();
+    honest.verify(&run.block(103).view(), &answer).unwrap_err();
+}
+
+#[test]
+fn wrong_receipts_are_rejected_and_wanted_again() {
+    let run = four();
+    let (naive, answer) = of_contract(&run, 1);
+    let (query, anchors, profile) = (naive.query(&run), [run.tip()], ChainProfile::ethereum());
+    let mut audit = Audit::new(run.question(&query, &anchors, &profile), &answer).unwrap();
+    let block_hash = run.block(100).hash;
+    let other = run.block(101).receipts.clone().after_byzantium();
+    let actions = audit.handle(Event::Receipts { block_hash, receipts: &other });
+    let [Action::Rejected { why: Rejection::Receipts(_), .. }, again] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(*again, Action::FetchReceipts { number: 100, block_hash });
+    assert_eq!(audit.open().count(), 3);
+    for hash in [B256::ZERO, run.block(102).hash] {
+        let unknown = audit.handle(Event::Receipts { block_hash: hash, receipts: &other });
+        let why = Rejection::UnknownBlock;
+        assert_eq!(unknown, [Action::Rejected { block_hash: hash, why }]);
+    }
+    run.send(&mut audit, |_| true);
+    // What is settled stays so.
+    assert_eq!(audit.handle(Event::Receipts { block_hash, receipts: &other }), []);
+    audit.handle(Event::ReceiptsUnavailable { block_hash });
+    assert_eq!(audit.finish().status(), Status::Complete);
+}
+
+#[test]
+fn receipts_without_post_states_decide_nothing() {
+    let mut old = plan(&[&[log(1, &[], 1)], &[log(1, &[], 2)]]);
+    old.post_states = true;
+    let run = synthetic::run(100, std::slice::from_ref(&old));
+    old.post_states = false;
+    let dropped = synthetic::run(100, &[old]);
+    let (naive, answer) = of_contract(&run, 1);
+    let (query, anchors, profile) = (naive.query(&run), [run.tip()], ChainProfile::ethereum());
+    let mut audit = Audit::new(run.question(&query, &anchors, &profile), &answer).unwrap();
+    // All legacy, with a status in the place of the state's root.
+    let json = r#"[{"type":"0x0","status":"0x1","cumulativeGasUsed":"0x7530","logs":[],"transactionIndex":"0x0"}]"#;
+    let statuses = BlockReceipts::from_json(json).unwrap();
+    let block_hash = run.tip();
+    let actions = audit.handle(Event::Receipts { block_hash, receipts: &statuses });
+    let verdict = Verdict::Undecidable(Undecidable::PostStateMissing);
+    assert_eq!(actions, [Action::Settled { number: 100, verdict }]);
+    // From another source they decide.
+    run.send(&mut audit, |_| true);
+    let receipts = &run.blocks[0].receipts;
+    audit.handle(Event::Receipts { block_hash, receipts });
+    assert_eq!(audit.finish().status(), Status::Complete);
+    assert_ne!(dropped.tip(), run.tip());
+}
+
+#[test]
+fn arity_is_the_rules_affair() {
+    let run = synthetic::run(5, &[plan(&[&[log(1, &[7], 0), log(1, &[7, 8], 1)]])]);
+    let json = format!(
+        r#"{{"fromBlock":"0x5","toBlock":"0x5","topics":["{}",null]}}"#,
+        B256::repeat_byte(7)
+    );
+    let query = LogQuery::from_json(&json, Semantics::Geth).unwrap();
+    let (anchors, profile, all) = ([run.tip()], ChainProfile::ethereum(), &run.blocks[0].logs);
+    let audit = |semantics, answer: &[LocatedLog]| {
+        let question = Question { semantics, ..run.question(&query, &anchors, &profile) };
+        run.audit_question(question, answer)
+    };
+    assert_eq!(audit(Semantics::Geth, &all[1..]).status(), Status::Complete);
+    assert_eq!(audit(Semantics::Alloy, all).status(), Status::Complete);
+    let by_alloy = audit(Semantics::Geth, all);
+    assert!(matches!(
+        kinds(&by_alloy.findings)[..],
+        [FindingKind::ArityDependent { at: Some(0), log }] if **log == all[0]
+    ));
+    assert_eq!(by_alloy.status(), Status::Undecided);
+    let by_geth = audit(Semantics::Alloy, &all[1..]);
+    assert!(matches!(
+        kinds(&by_geth.findings)[..],
+        [FindingKind::ArityDependent { at: None, log }] if **log == all[0]
+    ));
+    assert_eq!(by_geth.status(), Status::Undecided);
+    // A log that both want is an omission by both.
+    assert_eq!(audit(Semantics::Geth, &[]).status(), Status::Wrong);
+}
+
+#[test]
+fn transaction_hashes_are_bound_by_transactions_alone() {
+    let run = four();
+    let (naive, mut answer) = of_contract(&run, 1);
+    for log in &mut answer {
+        let index = usize::try_from(log.transaction_index).unwrap();
+        log.transaction_hash = Some(synthetic::transaction_hash(log.block_number, index));
+    }
+    answer[0].transaction_hash = Some(B256::ZERO);
+    answer[3].transaction_index = 2; // the hash is that of transaction 1, which it is in
+    let (query, anchors, profile) = (naive.query(&run), [run.tip()], ChainProfile::ethereum());
+    let question = run.question(&query, &anchors, &profile);
+    let report = run.audit_question(question, &answer);
+    assert_eq!(report.unbound_transaction_hashes, 6);
+    let index =
+        FindingKind::WrongField { at: 3, field: WrongField::TransactionIndex { actual: 1 } };
+    assert_eq!(kinds(&report.findings), [&index]);
+    for before in [true, false] {
+        let mut audit = Audit::new(question, &answer).unwrap();
+        if !before {
+            run.send(&mut audit, |_| true);
+        }
+        for number in [100, 101] {
+            let block_hash = run.block(number).hash;
+            let mut encodings = synthetic::transactions(number, 3);
+            let bound = Event::Transactions { block_hash, encodings: &encodings };
+            assert_eq!(audit.handle(bound), []);
+            encodings.pop();
+            let wrong = audit.handle(Event::Transactions { block_hash, encodings: &encodings });
+            assert!(matches!(
+                wrong[..],
+                [Action::Rejected { why: Rejection::Transactions { .. }, .. }]
+            ));
+        }
+        if before {
+            run.send(&mut audit, |_| true);
+        }
+        let report = audit.finish();
+        assert_eq!(report.unbound_transaction_hashes, 2);
+        let actual = Some(synthetic::transaction_hash(100, 0));
+        let hash = FindingKind::WrongField { at: 0, field: WrongField::TransactionHash { actual } };
+        assert_eq!(kinds(&report.findings), [&hash, &index]);
+    }
+}
+
+#[test]
+fn the_evidence_of_an_omission_holds_for_nothing_else() {
+    let run = runs::fixture_pair();
+    let naive = Naive::default();
+    let (query, truth) = (naive.query(&run), naive.answer(&run));
+    let answer: Vec<_> = truth.iter().filter(|log| log.log_index != 40).cloned().collect();
+    let report = run.audit(&query, &answer);
+    let omitted: Vec<_> = report.omitted().collect();
+    assert_eq!(omitted.len(), 2);
+    let one = omitted[0];
+    let (header, other) = (run.blocks[0].view(), run.blocks[1].view());
+    let verify = |header: &HeaderView<'_>, query: &LogQuery, answer: &[LocatedLog]| {
+        one.verify(header, query, Semantics::Geth, answer)
+    };
+    verify(&header, &query, &answer).unwrap();
+    verify(&other, &query, &answer).unwrap_err();
+    verify(&header, &query, &truth).unwrap_err();
+    let elsewhere = LogQuery::new().address(alloy_primitives::Address::ZERO);
+    verify(&header, &elsewhere, &answer).unwrap_err();
+    let mut tampered = vec![one.clone(); 6];
+    tampered[0].log.log.data.data = vec![1].into();
+    tampered[1].log.transaction_index += 1;
+    tampered[2].index_in_receipt += 1_000;
+    tampered[3].log.block_number += 1;
+    tampered[4].log.block_timestamp = Some(0);
+    tampered[5].proof = omitted[1].proof.clone();
+    for omitted in tampered {
+        omitted.verify(&header, &query, Semantics::Geth, &answer).unwrap_err();
+    }
+}
+
+#[test]
+fn logs_of_another_fork_and_removed_ones_are_no_lies() {
+    let run = four();
+    let (naive, mut mixed) = of_contract(&run, 1);
+    let fork = synthetic::run(100, &vec![plan(&[&[log(1, &[7], 77)]]); 4]);
+    mixed.push(fork.block(102).logs[0].clone());
+    let mut removed = fork.block(101).logs[0].clone();
+    removed.removed = true;
+    mixed.push(removed);
+    let report = run.audit(&naive.query(&run), &mixed);
+    let found = kinds(&report.findings);
+    assert_eq!(found, [&FindingKind::OtherFork { at: 6 }, &FindingKind::Removed { at: 7 }]);
+    assert_eq!(report.status(), Status::Undecided);
+}
+
+#[test]
+fn equal_logs_are_told_apart_by_their_transaction() {
+    // Equal in address, topics and data, in two transactions; the answer has the second's index
+    // under the first transaction.
+    let same = || log(1, &[7], 5);
+    let logs: [&[Log]; 2] = [&[same()], &[same()]];
+    let run = synthetic::run(9, &[plan(&logs)]);
+    let (naive, mut answer) = of_contract(&run, 1);
+    answer.remove(0);
+    answer[0].transaction_index = 0;
+    let query = naive.query(&run);
+    let report = run.audit(&query, &answer);
+    let omitted = report.omitted().next().unwrap();
+    assert_eq!((omitted.log.transaction_index, omitted.log.log_index), (1, 1));
+    omitted.verify(&run.blocks[0].view(), &query, Semantics::Geth, &answer).unwrap();
+    let index = FindingKind::WrongField { at: 0, field: WrongField::LogIndex { actual: 0 } };
+    assert_eq!(kinds(&report.findings)[0], &index);
+    // The same log under two transactions is one log twice.
+    let (_, mut answer) = of_contract(&run, 1);
+    answer[1] = answer[0].clone();
+    answer[1].transaction_index = 9;
+    let report = run.audit(&query, &answer);
+    assert_eq!(report.omitted().count() + report.forged().count(), 0);
+    assert_eq!(report.findings.len(), 2, "wrong indices: {:?}", report.findings);
+}
