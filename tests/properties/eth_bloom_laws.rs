@@ -175,3 +175,20 @@ fn estimates_and_false_answers_are_as_the_fill_says() {
         assert!((f64::from(passed) - expected).abs() < spread, "{n}: {passed} of {expected}");
     }
 }
+
+/// A filter with every bit but one of a value's: watches for that value alone don't match, however
+/// many there are beside lanes that are empty.
+#[test]
+fn a_single_clear_bit_is_a_no() {
+    for count in 1..40_u8 {
+        let value = bloom::positions(&[count; 20]);
+        let mut bits = [0xff; 256];
+        let position = usize::from(value[2]);
+        bits[255 - position / 8] &= !(1 << (position % 8));
+        let watch = LogQuery::new().address(Address::repeat_byte(count)).compile(Backend::best());
+        for backend in Backend::available() {
+            let watches = WatchList::new(&vec![watch.clone(); usize::from(count)]);
+            assert!(watches.matching(backend, &bits).is_empty(), "{count} on {backend:?}");
+        }
+    }
+}
