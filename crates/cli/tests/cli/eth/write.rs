@@ -84,12 +84,17 @@ pub(super) fn snappy(data: &[u8]) -> Vec<u8> {
 
 /// An era1 archive: header, body, receipts and total difficulty block by block, and an index.
 pub(super) fn era1(blocks: &[Block]) -> Vec<u8> {
+    era1_with(blocks, &[0xc2, 0xc0, 0xc0])
+}
+
+/// The same with this body in each block.
+pub(super) fn era1_with(blocks: &[Block], body: &[u8]) -> Vec<u8> {
     let mut file = record(0x3265, &[]);
     let mut offsets = Vec::new();
     for block in blocks {
         offsets.push(file.len());
         file.extend(record(3, &snappy(&block.header)));
-        file.extend(record(4, &snappy(&[0xc2, 0xc0, 0xc0])));
+        file.extend(record(4, &snappy(body)));
         file.extend(record(5, &snappy(&block.receipts_rlp())));
         file.extend(record(6, &[0; 32]));
     }
