@@ -147,7 +147,9 @@ fn receipts_that_are_not_all_accuse_of_no_forgery() {
         more.push(log);
     }
     more.push(truth[60].clone());
-    more.iter_mut().for_each(|log| log.log_index += 1);
+    for log in &mut more {
+        log.log_index += 1;
+    }
     let report = run.audit_question(question, &more);
     assert_eq!(report.findings, []);
     // What receipts have must be there as often as they have it.

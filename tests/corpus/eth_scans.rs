@@ -132,7 +132,8 @@ fn query_sets_answer_like_their_queries() {
         let mut members = Vec::new();
         let mut found = Vec::new();
         let scan = |set: &mut QuerySet, from: u64, to: u64, found: &mut Vec<_>| {
-            let range = (from - first) as usize..(to - first) as usize;
+            let index = |block: u64| usize::try_from(block - first).expect("an index");
+            let range = index(from)..index(to);
             let hits = set.scan(from, &arrays[range]);
             assert_eq!(hits.len(), hits.iter().count());
             let mut before = None;

@@ -1,6 +1,6 @@
 //! The tables of go-ethereum's own tests of log filters: `TestUnmarshalJSONNewFilterArgs`
-//! (eth/filters/api_test.go), `TestLogFilter`, `TestInvalidLogFilterCreation`,
-//! `TestInvalidGetLogsRequest` (eth/filters/filter_system_test.go).
+//! (`eth/filters/api_test.go`), `TestLogFilter`, `TestInvalidLogFilterCreation`,
+//! `TestInvalidGetLogsRequest` (`eth/filters/filter_system_test.go`).
 
 use alloy_primitives::{Address, B256, Bytes, Log, address, b256};
 use chainsieve::eth::log_query::{

@@ -68,7 +68,8 @@ fn jq(arguments: &str) -> String {
     for file in words {
         let json = fs::read(root().join(file)).expect("fixture");
         let mut json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
-        if let Some(index) = filter.strip_prefix("del(.[").and_then(|rest| rest.strip_suffix("])")) {
+        if let Some(index) = filter.strip_prefix("del(.[").and_then(|rest| rest.strip_suffix("])"))
+        {
             json.as_array_mut().expect("a list").remove(index.parse().expect("an index"));
             print(&json);
         } else if let Some((slice, member)) = filter.split_once("][].") {
