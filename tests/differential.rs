@@ -12,7 +12,6 @@ mod corpus_files;
 #[expect(dead_code, reason = "outcomes are compared whole, not by index")]
 mod entry_points;
 #[path = "support/eth_fixtures.rs"]
-#[expect(dead_code, reason = "only headers")]
 mod eth_fixtures;
 #[path = "support/eth_header_checks.rs"]
 mod eth_header_checks;
@@ -20,6 +19,8 @@ mod eth_header_checks;
 mod eth_headers;
 #[path = "differential/eth_keccak.rs"]
 mod eth_keccak;
+#[path = "differential/eth_proofs.rs"]
+mod eth_proofs;
 #[path = "differential/eth_scan.rs"]
 mod eth_scan;
 #[path = "support/fixtures.rs"]

@@ -7,7 +7,9 @@ use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_primitives::{B256, Bloom};
 use alloy_rlp::Encodable as _;
 use chainsieve::eth::bloom::BloomView;
-use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, ProofError, VerifyError};
+use chainsieve::eth::receipts::{
+    BlockReceipts, BloomAgreement, ProofError, ReceiptsError, VerifyError,
+};
 
 use crate::eth_corpus::{EthBlock, EthCorpus, Format};
 
@@ -179,6 +181,8 @@ fn json_is_the_same_receipts_and_hashes_are_where_they_belong() {
         each.reverse();
         let each: Vec<_> = each.iter().map(ToString::to_string).collect();
         assert_eq!(BlockReceipts::from_json_each(&each).as_ref(), Ok(&from_json));
+        let twice = BlockReceipts::from_json_each(&[&each[..], &each[..1]].concat());
+        assert!(matches!(twice, Err(ReceiptsError::Twice { .. })), "{}: {twice:?}", file.name);
         assert!(verify_fails(block, &each[1..]), "{}: without the last", file.name);
         assert!(BlockReceipts::from_json_each(&each[..each.len() - 1]).is_err(), "the first");
     }

@@ -185,6 +185,46 @@ fn query_sets_answer_like_their_queries() {
     }
 }
 
+/// After a reorganisation the blocks above are answered for again, those below are not.
+#[test]
+fn rewound_blocks_are_answered_again() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let arrays: Vec<[u8; 256]> = blooms(&corpus).iter().map(|bloom| bloom.0.0).collect();
+    let mut set = QuerySet::new(Backend::best());
+    for (_, compiled) in queries(&corpus, 20, 12) {
+        set.insert(compiled, 0);
+    }
+    let hits = |set: &mut QuerySet| {
+        let hits = set.scan(5_000, &arrays);
+        hits.iter().map(|(block, ids)| (block, ids.to_vec())).collect::<Vec<_>>()
+    };
+    let all = hits(&mut set);
+    assert!(all.len() > 100 && hits(&mut set).is_empty());
+    set.rewind(5_100);
+    assert_eq!(set.pending(), []);
+    let above: Vec<_> = all.iter().filter(|(block, _)| *block >= 5_100).cloned().collect();
+    assert!(above.len() < all.len());
+    assert_eq!(hits(&mut set), above);
+    assert!(hits(&mut set).is_empty());
+}
+
+/// The same value at two positions is three bits, not six.
+#[test]
+fn bits_that_coincide_are_forecast_once() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let file = corpus.of(Format::HeaderRun).find(|file| file.name.contains("17686110"));
+    let chain = chain(&corpus, &file.expect("the run").name);
+    let absent = B256::repeat_byte(0x5a);
+    let once = LogQuery::new().topic0(absent);
+    let expected = |query: &LogQuery| {
+        let mut forecast = Forecast::new(query.compile(Backend::best()));
+        forecast.add(Backend::best(), &chain);
+        forecast.expected_false()
+    };
+    let twice = expected(&once.clone().topic1(absent));
+    assert!(twice > 0.1 && (twice - expected(&once)).abs() < 1e-9, "{twice}");
+}
+
 #[test]
 fn watch_lists_answer_like_their_queries() {
     let Some(corpus) = EthCorpus::open() else { return };

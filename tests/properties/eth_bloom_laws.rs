@@ -66,6 +66,27 @@ proptest! {
         prop_assert!(ones as usize <= 3 * values.len());
     }
 
+    /// Of another length, or with every bit set, a filter denies nothing, to nobody.
+    #[test]
+    fn what_says_nothing_denies_nothing(bytes in vec(any::<u8>(), 0..600), query in query()) {
+        let full = [0xff; 256];
+        for bytes in [&bytes[..], &full, &full[1..], &[]] {
+            let view = BloomView::from_wire(bytes);
+            let length_is_right = bytes.len() == 256;
+            prop_assert_eq!(view.bytes().is_some(), length_is_right);
+            if length_is_right && bytes != full {
+                continue;
+            }
+            let value = bloom::positions(bytes);
+            prop_assert_eq!(view.answer(&value), Answer::NoInformation);
+            prop_assert_eq!(view.informative(), None);
+            let compiled = query.compile(Backend::best());
+            prop_assert_eq!(compiled.answer(view), Answer::NoInformation);
+            let watches = WatchList::new(&[compiled]);
+            prop_assert_eq!(watches.matching(Backend::best(), view), [0]);
+        }
+    }
+
     #[test]
     fn a_union_covers_its_parts_and_nothing_less(a in vec(log(), 0..8), b in vec(log(), 0..8)) {
         let (of_a, of_b) = (filter(&a), filter(&b));
@@ -152,5 +173,22 @@ fn estimates_and_false_answers_are_as_the_fill_says() {
         assert!(largest > 1.5 * deviation, "{n}: {largest} of {deviation}");
         let spread = 5.0 * f64::sqrt(expected) + 3.0;
         assert!((f64::from(passed) - expected).abs() < spread, "{n}: {passed} of {expected}");
+    }
+}
+
+/// A filter with every bit but one of a value's: watches for that value alone don't match, however
+/// many there are beside lanes that are empty.
+#[test]
+fn a_single_clear_bit_is_a_no() {
+    for count in 1..40_u8 {
+        let value = bloom::positions(&[count; 20]);
+        let mut bits = [0xff; 256];
+        let position = usize::from(value[2]);
+        bits[255 - position / 8] &= !(1 << (position % 8));
+        let watch = LogQuery::new().address(Address::repeat_byte(count)).compile(Backend::best());
+        for backend in Backend::available() {
+            let watches = WatchList::new(&vec![watch.clone(); usize::from(count)]);
+            assert!(watches.matching(backend, &bits).is_empty(), "{count} on {backend:?}");
+        }
     }
 }

@@ -116,6 +116,13 @@ fn invalid_requests() {
     assert_eq!(refused(BlockTag::Latest, 100.into()), reversed);
     assert_eq!(refused(2.into(), 1.into()), ResolveError::Reversed { first: 2, last: 1 });
 
+    // "block range extends beyond current head block" (GetLogs, eth/filters/api.go).
+    let beyond = ResolveError::BeyondHead { last: 1_001, head: 1_000 };
+    assert_eq!(refused(1.into(), 1_001.into()), beyond);
+    assert_eq!(refused(1_001.into(), 1_001.into()), beyond);
+    let open = LogQuery::new().from_block(1_001).resolve(&heads);
+    assert_eq!(open, Err(ResolveError::BeginsAfterHead { first: 1_001, head: 1_000 }));
+
     let hash = B256::repeat_byte(0x11);
     let by_hash = format!(r#"{{"blockHash":"{hash}""#);
     for beside in [r#""fromBlock":"0x64""#, r#""toBlock":"0x1f4""#, r#""fromBlock":"latest""#] {

@@ -13,6 +13,8 @@ fn commands_print_what_the_readme_shows() {
     let readme = fs::read_to_string(root().join("README.md")).expect("README");
     let directory = env::temp_dir().join(format!("chainsieve-readme-{}", std::process::id()));
     fs::create_dir_all(&directory).expect("a directory");
+    // The commands are given at the root of the project.
+    copy(&root().join("fixtures/ethereum"), &directory.join("fixtures/ethereum"));
     let mut ran = 0;
     for (command, expected) in sessions(&readme) {
         if let Some(arguments) = arguments(&command) {
@@ -25,18 +27,59 @@ fn commands_print_what_the_readme_shows() {
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             assert_eq!(without_times(&shown.concat()), without_times(&expected), "{command}");
             ran += 1;
-        } else if let Some(file) = command.strip_prefix("jq -r .block ") {
-            let (fixture, file) = file.split_once(" > ").expect("a file to write");
-            let fixture = fs::read(root().join(fixture)).expect("fixture");
-            let fixture: serde_json::Value = serde_json::from_slice(&fixture).expect("JSON");
-            let block = fixture["block"].as_str().expect("a block");
-            fs::write(directory.join(file), block).expect("written");
+        } else if let Some((command, file)) = command.split_once(" > ") {
+            let text = match command.split_once(' ') {
+                Some(("jq", arguments)) => jq(arguments),
+                Some(("echo", text)) => text.trim_matches('\'').to_owned(),
+                _ => panic!("{command}: the test does not know it"),
+            };
+            fs::write(directory.join(file), text).expect("written");
         } else {
             assert!(command.starts_with("cargo "), "{command}: the test does not know it");
         }
     }
     fs::remove_dir_all(&directory).expect("removed");
     assert!(ran >= 5, "{ran}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).expect("copied");
+        }
+    }
+}
+
+/// What `jq` prints, as far as the README needs it: of each file a member, the members of a slice,
+/// or the list without one of its elements.
+fn jq(arguments: &str) -> String {
+    let mut words = arguments.trim_start_matches("-r ").split(' ');
+    let filter = words.next().expect("a filter").trim_matches('\'');
+    let mut out = String::new();
+    let mut print = |value: &serde_json::Value| {
+        out += &value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        out.push('\n');
+    };
+    for file in words {
+        let json = fs::read(root().join(file)).expect("fixture");
+        let mut json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+        if let Some(index) = filter.strip_prefix("del(.[").and_then(|rest| rest.strip_suffix("])")) {
+            json.as_array_mut().expect("a list").remove(index.parse().expect("an index"));
+            print(&json);
+        } else if let Some((slice, member)) = filter.split_once("][].") {
+            let (start, end) = slice[2..].split_once(':').expect("a slice");
+            let slice = start.parse().expect("a number")..end.parse().expect("a number");
+            json.as_array().expect("a list")[slice].iter().for_each(|row| print(&row[member]));
+        } else {
+            print(&json[filter.trim_start_matches('.')]);
+        }
+    }
+    out
 }
 
 /// Each `$ command` of the console blocks, with the lines under it.

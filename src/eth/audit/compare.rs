@@ -215,9 +215,8 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         if query.depends_on_semantics(log) {
             return Some(FindingKind::ArityDependent { at: None, log: Box::new(located) });
         }
-        let before = self.logs[..index].iter().rev();
-        let in_same = before.take_while(|before| before.transaction_index == transaction_index);
-        let index_in_receipt = in_same.count();
+        let first = self.logs.partition_point(|own| own.transaction_index < transaction_index);
+        let index_in_receipt = index - first;
         let proof = self.proofs.get(&transaction_index).expect("made for this receipt").clone();
         let omitted = OmittedLog { log: located, index_in_receipt, proof };
         Some(FindingKind::OmittedLog(Box::new(omitted)))
