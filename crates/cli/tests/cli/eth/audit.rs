@@ -184,7 +184,15 @@ fn receipts_in_every_form() {
         blocks.each_ref().map(|block| json!({ "hash": block.hash, "receipts": hex(block) }));
     let lists = blocks.each_ref().map(Block::receipts_rlp);
     let slim = blocks.each_ref().map(Block::slim_rlp);
+    let objects = blocks.each_ref().map(write::rpc_receipts);
+    let replies = objects.each_ref().map(|receipts| write::reply(&json!(receipts)));
+    let each = objects.concat();
+    let each_in_reply: Vec<_> = each.iter().map(write::reply).collect();
     let forms: Vec<(&str, Vec<u8>)> = vec![
+        ("replies", json!(replies).to_string().into()),
+        ("objects", objects.map(|receipts| json!(receipts).to_string()).join("\n").into()),
+        ("each", each.iter().map(Value::to_string).collect::<Vec<_>>().join("\n").into()),
+        ("batch", json!(each_in_reply).to_string().into()),
         ("lists", lists.concat()),
         ("slim", slim.concat()),
         ("hex", lists.each_ref().map(|list| hex0x(list)).join("\n").into()),

@@ -66,6 +66,32 @@ pub(super) fn rpc_header(header: &[u8]) -> Value {
     object
 }
 
+/// Receipts as `eth_getBlockReceipts` returns them.
+pub(super) fn rpc_receipts(block: &Block) -> Vec<Value> {
+    let logs = block.logs();
+    let number = |item: &[u8]| match hex::encode(content(item)).trim_start_matches('0') {
+        "" => "0x0".to_owned(),
+        digits => format!("0x{digits}"),
+    };
+    let receipt = |(index, receipt): (usize, &Vec<u8>)| {
+        let typed = receipt[0] < 0xc0;
+        let fields = items(if typed { &receipt[1..] } else { receipt });
+        let index = format!("{index:#x}");
+        let logs: Vec<_> = logs.iter().filter(|log| log["transactionIndex"] == index).collect();
+        json!({
+            "type": format!("{:#x}", if typed { receipt[0] } else { 0 }),
+            "status": number(&fields[0]),
+            "cumulativeGasUsed": number(&fields[1]),
+            "logsBloom": hex0x(content(&fields[2])),
+            "logs": logs,
+            "transactionIndex": index,
+            "blockHash": block.hash,
+            "blockNumber": format!("{:#x}", block.number),
+        })
+    };
+    block.receipts.iter().enumerate().map(receipt).collect()
+}
+
 /// A node's reply.
 pub(super) fn reply(result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "result": result })
