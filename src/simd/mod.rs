@@ -5,9 +5,7 @@
 //! eight of 64. [`Backend`] runs one of the two, one decision per batch. A vector backend can only
 //! be had by detection, so that owning one proves that the CPU has its instructions.
 
-#[cfg_attr(not(any(feature = "btc", test)), expect(dead_code, reason = "most are for BIP37"))]
 mod lanes;
-#[cfg_attr(not(any(feature = "eth", test)), expect(dead_code, reason = "only Keccak has them"))]
 mod lanes64;
 #[cfg(test)]
 mod tests;
