@@ -12,7 +12,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "the provider returns 17 logs",
             "Wrong: 2 blocks checked",
-            "omitted, proven: log 53 of block 17686112",
+            "omitted, proven: log 122 of block 17686112",
         ],
     ),
     (
