@@ -60,7 +60,7 @@ impl VerifiedReceipts<'_> {
         if keys.is_empty() {
             return Vec::new();
         }
-        let retainer = ProofRetainer::from_iter(keys.iter().map(|(_, key)| *key));
+        let retainer = keys.iter().map(|(_, key)| *key).collect::<ProofRetainer>();
         let mut trie = HashBuilder::default().with_proof_retainer(retainer);
         receipts.add_leaves(&Blooms::of(Backend::best(), receipts), &mut trie);
         trie.root();
