@@ -20,6 +20,9 @@ use crate::simd::Backend;
 /// Gas used for each receipt: 564.8 million over 5,469 receipts of mainnet.
 const GAS_PER_RECEIPT: f64 = 103_000.0;
 
+/// No transaction of mainnet uses less: 21,000, and half of it refunded before London.
+const LEAST_GAS: u64 = 10_500;
+
 /// Bytes of receipts without filters for each distinct address or topic, as a filter estimates
 /// them: 33 mainnet blocks.
 const BYTES_PER_VALUE: f64 = 176.0;
@@ -186,9 +189,10 @@ impl Forecast {
     }
 
     /// The most receipts that the candidates can have: a transaction of mainnet costs at least
-    /// 21,000 gas (Yellow Paper, appendix G). Does not hold for chains with free transactions.
+    /// 21,000 gas, of which refunds gave back up to a half before London (Yellow Paper, 6.2 and
+    /// appendix G; EIP-3529). Does not hold for chains with free or cheaper transactions.
     pub fn most_receipts(&self) -> u64 {
-        self.gas_of_candidates / 21_000
+        self.gas_of_candidates / LEAST_GAS
     }
 
     /// Bytes of the candidates' receipts in the slim form of eth/69, without filters: an estimate
@@ -348,6 +352,17 @@ mod tests {
             assert!(forecast.most_receipts() >= receipts.len() as u64);
             assert!(forecast.slim_bytes() < forecast.consensus_bytes());
         }
+    }
+
+    /// Transaction 112 of mainnet's block 12,505,500 used 19,989 gas, the rest was refunded.
+    #[test]
+    fn a_refunded_transaction_has_a_receipt_too() {
+        let header = alloy_consensus::Header { gas_used: 19_989, ..Default::default() };
+        let mut chain = HeaderChain::new();
+        chain.extend_from_rlp(Backend::best(), &alloy_rlp::encode(&header)).unwrap();
+        let mut forecast = Forecast::new(CompiledQuery::new(Vec::new()));
+        forecast.add(Backend::best(), &chain);
+        assert_eq!(forecast.most_receipts(), 1);
     }
 
     #[test]

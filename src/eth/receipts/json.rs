@@ -12,7 +12,7 @@ use alloy_primitives::{Address, B256, Log, LogData, hex};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::rlp::is_known;
-use super::{BlockReceipts, Claims, Entry, Form, Outcome, Receipt, ReceiptsError};
+use super::{BlockReceipts, Claims, DEPOSIT_TYPE, Entry, Form, Outcome, Receipt, ReceiptsError};
 use crate::eth::bloom;
 use crate::eth::json::message;
 
@@ -132,6 +132,9 @@ impl FromObject for JsonReceipt {
             }
             (_, None) => Outcome::Unknown,
         };
+        // Of another type the root covers neither, whoever adds them.
+        let of_deposit =
+            |value: Option<Quantity>| value.map(number).filter(|_| receipt_type == DEPOSIT_TYPE);
         let List(logs) = required("logs", logs)?;
         let log_indices = logs.iter().map(|log: &JsonLog| log.log_index).collect();
         let receipt = Receipt {
@@ -139,8 +142,8 @@ impl FromObject for JsonReceipt {
             outcome,
             cumulative_gas_used: number(required("cumulativeGasUsed", cumulative_gas_used)?),
             logs: logs.into_iter().map(|log| log.log).collect(),
-            deposit_nonce: deposit_nonce.map(number),
-            deposit_receipt_version: deposit_receipt_version.map(number),
+            deposit_nonce: of_deposit(deposit_nonce),
+            deposit_receipt_version: of_deposit(deposit_receipt_version),
         };
         if receipt.deposit_receipt_version.is_some() && receipt.deposit_nonce.is_none() {
             return Err(A::Error::custom("depositNonce is missing beside depositReceiptVersion"));

@@ -277,6 +277,7 @@ impl Found {
 
 /// Candidates, each with the queries that its block may hold a match of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "a query is answered for a block once: hits that are dropped do not come again"]
 pub struct Hits {
     blocks: Vec<u64>,
     /// Where the ids of each block end in `ids`.

@@ -10,7 +10,7 @@ use crate::simd::{Backend, Kernel, Lanes};
 
 /// Queries that wait for each new block: those of a wallet's users, of a notifier's customers.
 ///
-/// About 200 bytes for an address, 400 for an address and a topic.
+/// 40 bytes for an address, 52 for an address and a topic, and up to twice that while lists grow.
 ///
 /// # Examples
 /// ```
