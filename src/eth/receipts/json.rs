@@ -21,8 +21,8 @@ impl BlockReceipts {
     ///
     /// What the root covers is read, and must be written as JSON-RPC asks: `0x`, whole bytes,
     /// numbers without leading zeros. The rest is kept as [`claims`](Self::claims) or ignored.
-    /// `root` goes before `status` where both are there; an empty one counts as missing. Without
-    /// `type` a receipt is a legacy one, without `logsBloom` its filter is computed.
+    /// Of a legacy receipt `root` goes before `status` where both are there, of a typed one
+    /// `status`; an empty `root` counts as missing. Without `type` a receipt is a legacy one, without `logsBloom` its filter is computed.
     ///
     /// # Errors
     /// [`ReceiptsError`], with receipt and field; also if the indices of the transactions are not
@@ -122,6 +122,8 @@ impl FromObject for JsonReceipt {
         let receipt_type = receipt_type.map_or(0, |Quantity(number)| number);
         let receipt_type = u8::try_from(receipt_type)
             .map_err(|_| A::Error::custom(format!("type: {receipt_type:#x} is above 0xff")))?;
+        // Types are younger than status codes.
+        let root = root.filter(|_| receipt_type == 0 || status.is_none());
         let outcome = match (root, status) {
             (Some(PostState(Some(root))), _) => Outcome::PostState(root),
             (_, Some(Quantity(status @ (0 | 1)))) => Outcome::Status(status == 1),
@@ -354,4 +356,23 @@ impl FromText for PostState {
 /// What stands behind `0x`, which must be there once: hex decoding would strip a second one.
 fn digits(text: &str) -> Option<&str> {
     text.strip_prefix("0x").filter(|digits| !digits.starts_with("0x"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_beside_a_status_counts_for_legacy_receipts_alone() {
+        let outcome = |receipt_type: &str| {
+            let json = format!(
+                r#"[{{"type":"{receipt_type}","root":"0x{}","status":"0x1","logs":[],
+                "cumulativeGasUsed":"0x1","transactionIndex":"0x0"}}]"#,
+                "00".repeat(32)
+            );
+            BlockReceipts::from_json(&json).unwrap().iter().next().unwrap().outcome
+        };
+        assert_eq!(outcome("0x0"), Outcome::PostState(B256::ZERO));
+        assert_eq!(outcome("0x2"), Outcome::Status(true));
+    }
 }
