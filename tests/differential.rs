@@ -19,10 +19,10 @@ mod eth_header_checks;
 mod eth_headers;
 #[path = "differential/eth_keccak.rs"]
 mod eth_keccak;
-#[path = "differential/eth_scan.rs"]
-mod eth_scan;
 #[path = "differential/eth_proofs.rs"]
 mod eth_proofs;
+#[path = "differential/eth_scan.rs"]
+mod eth_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
 #[path = "differential/log_queries.rs"]

@@ -350,12 +350,19 @@ impl<'a> Audit<'a> {
         if matches!(state, State::Checked | State::PartlyChecked) {
             return Vec::new();
         }
-        match receipts.verify(block.receipts_root, block.bloom.into()) {
+        let has_statuses = self.question.profile.has_statuses(block.number);
+        let verified = if has_statuses {
+            receipts.verify_after_byzantium(block.receipts_root, block.bloom.into())
+        } else {
+            receipts.verify(block.receipts_root, block.bloom.into())
+        };
+        match verified {
             Ok(verified) => {
                 self.compare(&block, &verified);
                 self.settled(block.number)
             }
-            Err(error) if error.is_undecidable() => {
+            // Where every receipt has a status, nothing is missing that another source lacks too.
+            Err(error) if error.is_undecidable() && !has_statuses => {
                 self.blocks.miss_post_states(block.number);
                 self.settled(block.number)
             }
