@@ -23,15 +23,16 @@ pub struct Finding {
 
 impl Finding {
     /// Whether the answer is proven not to be the right one: an omission, a forgery, a wrong
-    /// field, a log twice or one that was not asked for, and not only relative to headers above
+    /// field (a timestamp of zero is none), a log twice or one that was not asked for, and not only relative to headers above
     /// the anchor.
     pub fn is_proof(&self) -> bool {
         self.grounds != Grounds::Unanchored
             && match self.kind {
-                FindingKind::WrongField { field: WrongField::ZeroTimestamp { .. }, .. } => false,
+                FindingKind::WrongField { field, .. } => {
+                    !matches!(field, WrongField::ZeroTimestamp { .. })
+                }
                 FindingKind::OmittedLog(_)
                 | FindingKind::ForgedLog(_)
-                | FindingKind::WrongField { .. }
                 | FindingKind::Duplicate { .. }
                 | FindingKind::NotMatching { .. }
                 | FindingKind::OutOfRange { .. } => true,
