@@ -103,6 +103,10 @@ impl ChainProfile {
     /// | zkSync Era | 324 | unsound | not every log |
     /// | Sei | 1329 | unsound | not every log |
     /// | Filecoin, Zilliqa 2, `CloudWalk` (Stratus) | 314, 32769, 2009 | absent | not every log |
+    ///
+    /// On Polygon the receipt of a state sync is of type 0x7f since Madhugiri, which
+    /// [`receipts`](crate::eth::receipts) don't read: a block with one stays undecided if its
+    /// filter does not rule a log out.
     pub fn of_chain_id(chain_id: u64) -> Option<Self> {
         let known = KNOWN.iter().find(|known| known.ids.contains(&chain_id))?;
         let stretch = |&(first, bloom, receipts, source): &Row| Stretch {

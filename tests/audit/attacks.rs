@@ -242,7 +242,7 @@ fn an_answer_is_complete_if_and_only_if_it_is_the_blocks_logs() {
     let mut rng = Rng::new(0x5eed);
     let mut complete = 0;
     for round in 0..3_000 {
-        let plans: Vec<_> = (0..1 + rng.below(4))
+        let plans: Vec<_> = (0..=rng.below(4))
             .map(|_| {
                 let receipts: Vec<Vec<_>> = (0..rng.below(4))
                     .map(|_| {
