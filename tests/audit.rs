@@ -1,6 +1,8 @@
 //! Audits: nothing is found in a true answer, every lie is, and nothing is claimed beyond the
 //! evidence. Expected logs come from alloy's decoding and a matcher of a few lines.
 
+#[path = "audit/attacks.rs"]
+mod attacks;
 #[path = "audit/certificates.rs"]
 mod certificates;
 #[path = "audit/evidence.rs"]
@@ -11,6 +13,9 @@ mod lies;
 mod naive;
 #[path = "audit/profiles.rs"]
 mod profiles;
+#[path = "support/rng.rs"]
+#[expect(dead_code, reason = "shared, and not all of it is used here")]
+mod rng;
 #[path = "audit/runs.rs"]
 mod runs;
 #[path = "audit/synthetic.rs"]

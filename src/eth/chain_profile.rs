@@ -79,6 +79,7 @@ pub struct ChainProfile {
     name: Cow<'static, str>,
     /// Ascending; the first begins at block 0.
     stretches: Vec<Stretch>,
+    statuses_since: Option<u64>,
 }
 
 /// The source of what a caller assumes.
@@ -102,6 +103,10 @@ impl ChainProfile {
     /// | zkSync Era | 324 | unsound | not every log |
     /// | Sei | 1329 | unsound | not every log |
     /// | Filecoin, Zilliqa 2, `CloudWalk` (Stratus) | 314, 32769, 2009 | absent | not every log |
+    ///
+    /// On Polygon the receipt of a state sync is of type 0x7f since Madhugiri, which
+    /// [`receipts`](crate::eth::receipts) don't read: a block with one stays undecided if its
+    /// filter does not rule a log out.
     pub fn of_chain_id(chain_id: u64) -> Option<Self> {
         let known = KNOWN.iter().find(|known| known.ids.contains(&chain_id))?;
         let stretch = |&(first, bloom, receipts, source): &Row| Stretch {
@@ -111,7 +116,8 @@ impl ChainProfile {
             source: Cow::Borrowed(source),
         };
         let stretches = known.rows.iter().map(stretch).collect();
-        Some(Self { name: Cow::Borrowed(known.name), stretches })
+        let statuses_since = known.statuses_since;
+        Some(Self { name: Cow::Borrowed(known.name), stretches, statuses_since })
     }
 
     /// What the caller says of a whole chain. What an audit under it proves is worth as much as
@@ -122,7 +128,33 @@ impl ChainProfile {
         receipts: ReceiptsScope,
     ) -> Self {
         let source = Cow::Borrowed(ASSUMED);
-        Self { name: name.into(), stretches: vec![Stretch { first: 0, bloom, receipts, source }] }
+        let stretches = vec![Stretch { first: 0, bloom, receipts, source }];
+        Self { name: name.into(), stretches, statuses_since: None }
+    }
+
+    /// Says that the receipts of the blocks from `first` on hold statuses (Byzantium, EIP-658): 0
+    /// for a chain that began with them.
+    #[must_use]
+    pub fn with_statuses_since(mut self, first: u64) -> Self {
+        self.statuses_since = Some(first);
+        self
+    }
+
+    /// Number of the first block whose receipts hold statuses, as those of all later blocks do;
+    /// none where it is not known, as of a chain that a caller assumes without saying it.
+    ///
+    /// Receipts of earlier blocks hold post-states, which many nodes have dropped. So of a block
+    /// that may be earlier, receipts with another root may be all that an honest source has; of
+    /// later ones they are the wrong ones.
+    ///
+    /// Sources: `byzantiumBlock` in the configurations of go-ethereum, op-geth and bor.
+    pub fn statuses_since(&self) -> Option<u64> {
+        self.statuses_since
+    }
+
+    /// Whether the receipts of the block of this number are known to hold statuses.
+    pub fn has_statuses(&self, number: u64) -> bool {
+        self.statuses_since.is_some_and(|first| first <= number)
     }
 
     /// Says something else of the blocks from `first` on; what was said of them before goes.
@@ -161,6 +193,8 @@ type Row = (u64, BloomSoundness, ReceiptsScope, &'static str);
 struct Known {
     name: &'static str,
     ids: &'static [u64],
+    /// First block with statuses in receipts, where there is a source.
+    statuses_since: Option<u64>,
     rows: &'static [Row],
 }
 
@@ -185,25 +219,42 @@ const POLYGON_BEFORE: &str = "PIP-74: state syncs affect neither receiptsRoot no
 const POLYGON_SINCE: &str = "PIP-74, fork Madhugiri (0xPolygon/erigon v3.3.0; bor's genesis)";
 
 const KNOWN: &[Known] = &[
-    Known { name: "ethereum", ids: &[1], rows: L1 },
-    Known { name: "goerli", ids: &[5], rows: L1 },
-    Known { name: "holesky", ids: &[17_000], rows: L1 },
-    Known { name: "hoodi", ids: &[560_048], rows: L1 },
-    Known { name: "sepolia", ids: &[11_155_111], rows: L1 },
+    Known { name: "ethereum", ids: &[1], statuses_since: Some(4_370_000), rows: L1 },
+    Known { name: "goerli", ids: &[5], statuses_since: Some(0), rows: L1 },
+    Known { name: "holesky", ids: &[17_000], statuses_since: Some(0), rows: L1 },
+    Known { name: "hoodi", ids: &[560_048], statuses_since: Some(0), rows: L1 },
+    Known { name: "sepolia", ids: &[11_155_111], statuses_since: Some(0), rows: L1 },
     Known {
         name: "op-mainnet",
         ids: &[10],
+        statuses_since: Some(0),
         rows: &[
             (0, Unsound, NotEveryLog, "no source for blocks before Bedrock"),
             (105_235_063, Exact, EveryLog, OP_STACK), // bedrockBlock of op-geth's configuration
         ],
     },
-    Known { name: "base", ids: &[8453], rows: &[(0, Exact, EveryLog, OP_STACK)] },
-    Known { name: "op-sepolia", ids: &[11_155_420], rows: &[(0, Exact, EveryLog, OP_STACK)] },
-    Known { name: "base-sepolia", ids: &[84_532], rows: &[(0, Exact, EveryLog, OP_STACK)] },
+    Known {
+        name: "base",
+        ids: &[8453],
+        statuses_since: Some(0),
+        rows: &[(0, Exact, EveryLog, OP_STACK)],
+    },
+    Known {
+        name: "op-sepolia",
+        ids: &[11_155_420],
+        statuses_since: Some(0),
+        rows: &[(0, Exact, EveryLog, OP_STACK)],
+    },
+    Known {
+        name: "base-sepolia",
+        ids: &[84_532],
+        statuses_since: Some(0),
+        rows: &[(0, Exact, EveryLog, OP_STACK)],
+    },
     Known {
         name: "polygon",
         ids: &[137],
+        statuses_since: Some(0),
         rows: &[
             (0, Unsound, NotEveryLog, POLYGON_BEFORE),
             (80_084_800, Exact, EveryLog, POLYGON_SINCE),
@@ -212,6 +263,7 @@ const KNOWN: &[Known] = &[
     Known {
         name: "polygon-amoy",
         ids: &[80_002],
+        statuses_since: Some(0),
         rows: &[
             (0, Unsound, NotEveryLog, POLYGON_BEFORE),
             (28_899_616, Exact, EveryLog, POLYGON_SINCE),
@@ -220,6 +272,7 @@ const KNOWN: &[Known] = &[
     Known {
         name: "cronos",
         ids: &[25],
+        statuses_since: None,
         rows: &[
             (
                 0,
@@ -240,6 +293,7 @@ const KNOWN: &[Known] = &[
     Known {
         name: "zksync-era",
         ids: &[324],
+        statuses_since: None,
         rows: &[(
             0,
             Unsound,
@@ -251,6 +305,7 @@ const KNOWN: &[Known] = &[
     Known {
         name: "sei",
         ids: &[1329],
+        statuses_since: None,
         rows: &[(
             0,
             Unsound,
@@ -261,6 +316,7 @@ const KNOWN: &[Known] = &[
     Known {
         name: "filecoin",
         ids: &[314],
+        statuses_since: None,
         rows: &[(
             0,
             Absent,
@@ -271,11 +327,13 @@ const KNOWN: &[Known] = &[
     Known {
         name: "zilliqa",
         ids: &[32_769],
+        statuses_since: None,
         rows: &[(0, Absent, NotEveryLog, "Zilliqa/zq2#1902, #2231: blocks have no filter")],
     },
     Known {
         name: "cloudwalk",
         ids: &[2009],
+        statuses_since: None,
         rows: &[(0, Absent, NotEveryLog, "cloudwalk/stratus#1134: all zeros in every block")],
     },
 ];
@@ -321,6 +379,24 @@ mod tests {
         let cronos = ChainProfile::of_chain_id(25).unwrap();
         assert_eq!(cronos.at(2_693_799).bloom, Superset);
         assert_eq!(cronos.at(2_693_800).bloom, Exact);
+    }
+
+    #[test]
+    fn statuses_are_since_byzantium() {
+        // byzantiumBlock by params/config.go of go-ethereum, params/superchain.go of op-geth and
+        // the genesis files of bor.
+        let ethereum = ChainProfile::ethereum();
+        assert!(!ethereum.has_statuses(4_369_999) && ethereum.has_statuses(4_370_000));
+        for id in [5, 10, 137, 8453, 17_000, 80_002, 84_532, 560_048, 11_155_111, 11_155_420] {
+            assert!(ChainProfile::of_chain_id(id).unwrap().has_statuses(0), "{id}");
+        }
+        for id in [25, 314, 324, 1329, 2009, 32_769] {
+            assert_eq!(ChainProfile::of_chain_id(id).unwrap().statuses_since(), None);
+        }
+        let assumed = ChainProfile::assumed("x", Exact, EveryLog);
+        assert!(!assumed.has_statuses(u64::MAX));
+        let said = assumed.with_statuses_since(7).from_block(9, Absent, EveryLog, "a fork");
+        assert!(!said.has_statuses(6) && said.has_statuses(7) && said.has_statuses(u64::MAX));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use chainsieve::eth::audit::{
     Action, Audit, AuditError, Event, Finding, FindingKind, Forgery, Grounds, Question, Rejection,
     Status, Undecidable, Verdict, WrongField,
 };
-use chainsieve::eth::chain_profile::ChainProfile;
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::header::{HeaderChain, HeaderView};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
@@ -222,6 +222,49 @@ fn receipts_without_post_states_decide_nothing() {
     audit.handle(Event::Receipts { block_hash, receipts });
     assert_eq!(audit.finish().status(), Status::Complete);
     assert_ne!(dropped.tip(), run.tip());
+}
+
+/// Legacy receipts that are not all there look like those of a source without post-states, in
+/// which case another source would not help. Not so since Byzantium.
+#[test]
+fn too_few_receipts_of_a_later_block_are_rejected() {
+    let with_logs = plan(&[&[log(1, &[], 1)]]);
+    let few =
+        r#"[{"status":"0x1","cumulativeGasUsed":"0x7530","logs":[],"transactionIndex":"0x0"}]"#;
+    let no_status = r#"[{"cumulativeGasUsed":"0x7530","logs":[],"transactionIndex":"0x0"}]"#;
+    let assumed = ChainProfile::assumed("x", BloomSoundness::Exact, ReceiptsScope::EveryLog);
+    let said = assumed.clone().with_statuses_since(100);
+    for (number, profile, is_rejected) in [
+        (4_370_000, &ChainProfile::ethereum(), true),
+        (4_369_999, &ChainProfile::ethereum(), false),
+        (0, &ChainProfile::of_chain_id(11_155_111).unwrap(), true),
+        (100, &assumed, false),
+        (99, &said, false),
+        (100, &said, true),
+    ] {
+        let run = synthetic::run(number, std::slice::from_ref(&with_logs));
+        let (naive, answer) = of_contract(&run, 1);
+        let (query, anchors) = (naive.query(&run), [run.tip()]);
+        let mut audit = Audit::new(run.question(&query, &anchors, profile), &answer).unwrap();
+        let block_hash = run.tip();
+        for json in [few, no_status] {
+            let receipts = BlockReceipts::from_json(json).unwrap();
+            let actions = audit.handle(Event::Receipts { block_hash, receipts: &receipts });
+            if is_rejected {
+                let [Action::Rejected { why: Rejection::Receipts(_), .. }, again] = &actions[..]
+                else {
+                    panic!("{number}: {actions:?}")
+                };
+                assert_eq!(*again, Action::FetchReceipts { number, block_hash });
+            } else {
+                let verdict = Verdict::Undecidable(Undecidable::PostStateMissing);
+                assert_eq!(actions, [Action::Settled { number, verdict }]);
+            }
+            assert_eq!(audit.open().count(), usize::from(is_rejected));
+        }
+        audit.handle(Event::Receipts { block_hash, receipts: &run.blocks[0].receipts });
+        assert_eq!(audit.finish().status(), Status::Complete);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use core::ops::RangeInclusive;
 use alloy_primitives::{B256, Bytes};
 
 use super::blocks::Blocks;
-use super::proof::lacks;
+use super::proof::{lacks, may_ask_for};
 use super::{Finding, FindingKind, ForgedLog, Forgery, Grounds, Question, WrongField};
 use crate::eth::bloom::BloomView;
 use crate::eth::chain_profile::ReceiptsScope;
@@ -76,12 +76,19 @@ impl<'a> Answer<'a> {
                 found(Grounds::Answer, FindingKind::OutOfRange { at });
                 continue;
             }
+            let outside = |number| {
+                if may_ask_for(question.query, number, &log.block_hash) {
+                    FindingKind::BeyondTag { at }
+                } else {
+                    FindingKind::OutOfRange { at }
+                }
+            };
             let Some(number) = number else {
                 if range.contains(&log.block_number) {
                     let grounds = Grounds::of_block(log.block_number, anchored_to);
                     found(grounds, FindingKind::OtherFork { at });
                 } else {
-                    found(Grounds::Answer, FindingKind::OutOfRange { at });
+                    found(Grounds::Answer, outside(log.block_number));
                 }
                 continue;
             };
@@ -93,13 +100,16 @@ impl<'a> Answer<'a> {
             if let (Some(said), Some(actual)) = (log.block_timestamp, block.map(|b| b.timestamp))
                 && said != actual
             {
-                let field = WrongField::BlockTimestamp { actual };
+                let field = match said {
+                    0 => WrongField::ZeroTimestamp { actual },
+                    _ => WrongField::BlockTimestamp { actual },
+                };
                 found(grounds, FindingKind::WrongField { at, field });
             }
             if range.contains(&number) {
                 placed.push(Placed { number, at, existence: Existence::Unknown });
             } else {
-                found(grounds, FindingKind::OutOfRange { at });
+                found(grounds, outside(number));
             }
         }
         let mut answer = Self { logs, placed, transactions: BTreeMap::new(), unbound: 0 };

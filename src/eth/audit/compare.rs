@@ -26,7 +26,12 @@ pub(super) fn contradiction(
     BloomView::from(block.bloom).informative()?; // one that says nothing may stand anywhere
     let claimed = stretch.bloom;
     let (missing_bits, extra_bits) = match (claimed, verified.header_bloom()) {
-        (BloomSoundness::Exact, BloomAgreement::Superset { extra_bits }) => (0, extra_bits),
+        // Where receipts have not every log, the other bits may be of the logs that they lack.
+        (BloomSoundness::Exact, BloomAgreement::Superset { extra_bits })
+            if stretch.receipts == ReceiptsScope::EveryLog =>
+        {
+            (0, extra_bits)
+        }
         (
             BloomSoundness::Exact | BloomSoundness::Superset,
             BloomAgreement::Missing { missing_bits, extra_bits, .. },

@@ -23,18 +23,21 @@ pub struct Finding {
 
 impl Finding {
     /// Whether the answer is proven not to be the right one: an omission, a forgery, a wrong
-    /// field, a log twice or one that was not asked for, and not only relative to headers above
+    /// field (a timestamp of zero is none), a log twice or one that was not asked for, and not only relative to headers above
     /// the anchor.
     pub fn is_proof(&self) -> bool {
         self.grounds != Grounds::Unanchored
             && match self.kind {
+                FindingKind::WrongField { field, .. } => {
+                    !matches!(field, WrongField::ZeroTimestamp { .. })
+                }
                 FindingKind::OmittedLog(_)
                 | FindingKind::ForgedLog(_)
-                | FindingKind::WrongField { .. }
                 | FindingKind::Duplicate { .. }
                 | FindingKind::NotMatching { .. }
                 | FindingKind::OutOfRange { .. } => true,
-                FindingKind::OtherFork { .. }
+                FindingKind::BeyondTag { .. }
+                | FindingKind::OtherFork { .. }
                 | FindingKind::ArityDependent { .. }
                 | FindingKind::Removed { .. }
                 | FindingKind::ProfileContradicted { .. } => false,
@@ -49,6 +52,7 @@ impl Finding {
             | FindingKind::Duplicate { at, .. }
             | FindingKind::NotMatching { at }
             | FindingKind::OutOfRange { at }
+            | FindingKind::BeyondTag { at }
             | FindingKind::OtherFork { at }
             | FindingKind::Removed { at } => Some(*at),
             FindingKind::ArityDependent { at, .. } => *at,
@@ -111,6 +115,13 @@ pub enum FindingKind {
         /// Which log.
         at: usize,
     },
+    /// The log is of a block outside the range, where the range ends by a tag as `latest`, not by
+    /// a number of the query. No lie by itself: the provider may have had another head than the
+    /// one by which the tag was resolved.
+    BeyondTag {
+        /// Which log.
+        at: usize,
+    },
     /// The log's block has a number of the range, and is not on the chain. No lie by itself: the
     /// answer, or this log of it, is of another fork.
     OtherFork {
@@ -157,6 +168,12 @@ pub enum WrongField {
     },
     /// `blockTimestamp`.
     BlockTimestamp {
+        /// The block's, in seconds.
+        actual: u64,
+    },
+    /// `blockTimestamp` is 0, as some nodes write that don't fill it in: proves nothing against the
+    /// answer, but nobody should read it.
+    ZeroTimestamp {
         /// The block's, in seconds.
         actual: u64,
     },

@@ -72,7 +72,9 @@ pub struct Question<'a> {
     /// Which logs.
     pub query: &'a LogQuery,
     /// The query's blocks by number, as [resolved](LogQuery::resolve) against the provider's head
-    /// when it was asked.
+    /// when it was asked. Where that is not known exactly, a tag must be resolved too low rather
+    /// than too high: the logs of a block that the provider did not have yet are omitted logs
+    /// here, while one too many is [no proof](FindingKind::BeyondTag).
     pub blocks: ResolvedBlocks,
     /// By whose rules a log matches.
     pub semantics: Semantics,
@@ -350,12 +352,19 @@ impl<'a> Audit<'a> {
         if matches!(state, State::Checked | State::PartlyChecked) {
             return Vec::new();
         }
-        match receipts.verify(block.receipts_root, block.bloom.into()) {
+        let has_statuses = self.question.profile.has_statuses(block.number);
+        let verified = if has_statuses {
+            receipts.verify_after_byzantium(block.receipts_root, block.bloom.into())
+        } else {
+            receipts.verify(block.receipts_root, block.bloom.into())
+        };
+        match verified {
             Ok(verified) => {
                 self.compare(&block, &verified);
                 self.settled(block.number)
             }
-            Err(error) if error.is_undecidable() => {
+            // Where every receipt has a status, nothing is missing that another source lacks too.
+            Err(error) if error.is_undecidable() && !has_statuses => {
                 self.blocks.miss_post_states(block.number);
                 self.settled(block.number)
             }
@@ -397,6 +406,11 @@ impl<'a> Audit<'a> {
         }
         self.answer.bind_transactions(block.number, encodings);
         Vec::new()
+    }
+
+    /// Whether the filter of the block with this hash does not rule a log out.
+    pub(crate) fn is_examined(&self, block_hash: B256) -> bool {
+        self.examined(block_hash).is_some()
     }
 
     /// A block whose receipts were asked for.

@@ -8,7 +8,7 @@ use super::Forgery;
 use crate::eth::bloom;
 use crate::eth::header::HeaderView;
 use crate::eth::log::LocatedLog;
-use crate::eth::log_query::{LogQuery, Semantics};
+use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::{ProofError, Receipt, ReceiptProof};
 
 /// A log that a block has, a query wants and an answer lacks.
@@ -75,6 +75,13 @@ pub enum EvidenceError {
     /// The query does not want the log.
     #[error("the query does not want the log")]
     NotMatching,
+    /// Whether the query wants the log is where geth and alloy differ, so that its absence is no
+    /// omission by the one or the other.
+    #[error("the query wants the log by geth's or alloy's rules alone")]
+    ArityDependent,
+    /// The query names other blocks.
+    #[error("the query does not ask for block {0}")]
+    OtherBlock(u64),
     /// The answer has the log as often as the receipt.
     #[error("the answer has {answered} such logs of the transaction, the receipt {proven}")]
     Answered {
@@ -86,7 +93,7 @@ pub enum EvidenceError {
     /// The filter has all bits of the log.
     #[error("the filter has all bits of the log")]
     InBloom,
-    /// The answer has another log there, or none.
+    /// The answer has another log there, or none, or one that is marked as removed.
     #[error("log {at} of the answer is not the one that is said to be forged")]
     OtherAnswer {
         /// Index into the answer.
@@ -95,9 +102,13 @@ pub enum EvidenceError {
 }
 
 impl OmittedLog {
-    /// Whether the log is in the block of this header, is wanted by the query, and is not in the
-    /// answer. The caller has to know that the header is authentic and its block one of those
+    /// Whether the log is in the block of this header, is wanted by the query (by geth's and by
+    /// alloy's rules), and is not in the answer. The caller has to know that the header is
+    /// authentic and, where the query names its blocks by tags, that the block is one of those
     /// that were asked for.
+    ///
+    /// The answer is asked for the log under this transaction's index. A log that it has under
+    /// another is not delivered either, but what is wrong is then the index.
     ///
     /// Not proven is [`log_index`](LocatedLog::log_index), which counts the logs of other receipts
     /// too. So where a transaction has several logs of the same address, topics and data, what is
@@ -126,6 +137,12 @@ impl OmittedLog {
         if !query.matches(&log.log, semantics) {
             return Err(EvidenceError::NotMatching);
         }
+        if query.depends_on_semantics(&log.log) {
+            return Err(EvidenceError::ArityDependent);
+        }
+        if !may_ask_for(query, header.number(), &log.block_hash) {
+            return Err(EvidenceError::OtherBlock(header.number()));
+        }
         let (answered, proven) = (count(answer, log), copies(&receipt, log));
         if answered >= proven {
             return Err(EvidenceError::Answered { answered, proven });
@@ -141,6 +158,10 @@ impl ForgedLog {
     /// do, that they have
     /// [every log](crate::eth::chain_profile::ReceiptsScope::EveryLog).
     ///
+    /// What receipts show is that the transaction of this index has no such log, or fewer than the
+    /// answer: of several that are equal but for their log index, not which is forged. A log that
+    /// is marked as removed says nothing about the block, so that it is none that is forged.
+    ///
     /// # Errors
     /// [`EvidenceError`] names what is not shown.
     pub fn verify(
@@ -149,7 +170,7 @@ impl ForgedLog {
         answer: &[LocatedLog],
     ) -> Result<(), EvidenceError> {
         let log = &self.log;
-        if answer.get(self.at) != Some(log) {
+        if log.removed || answer.get(self.at) != Some(log) {
             return Err(EvidenceError::OtherAnswer { at: self.at });
         }
         check_header(log, header)?;
@@ -186,6 +207,17 @@ fn check_header(log: &LocatedLog, header: &HeaderView<'_>) -> Result<(), Evidenc
 
 fn check(field: &'static str, expected: u64, found: u64) -> Result<(), EvidenceError> {
     if expected == found { Ok(()) } else { Err(EvidenceError::Field { field, expected, found }) }
+}
+
+/// Whether a block may be one of the query's: tags may stand for any number.
+pub(super) fn may_ask_for(query: &LogQuery, number: u64, hash: &B256) -> bool {
+    match *query.blocks() {
+        BlockSelection::AtHash(asked) => asked == *hash,
+        BlockSelection::Range { from, to } => {
+            !matches!(from, Some(BlockTag::Number(first)) if number < first)
+                && !matches!(to, Some(BlockTag::Number(last)) if number > last)
+        }
+    }
 }
 
 /// How often a receipt has a log's address, topics and data.

@@ -9,6 +9,7 @@ use alloy_primitives::B256;
 use super::Certificate;
 use crate::eth::audit::{
     Action, Audit, AuditError, AuditReport, Event, Question, Rejection, Status, Undecidable,
+    Verdict,
 };
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{ChainError, HeaderChain, HeaderView};
@@ -137,7 +138,8 @@ impl Certificate {
     /// Proves everything anew that headers, receipts and the result allow.
     ///
     /// `headers` are the verifier's own, else the embedded ones are taken: they are worth what the
-    /// anchors are in any case. Receipts come from the certificate, else from `receipts`, which is
+    /// anchors are in any case. Receipts come from the certificate, else (or where those lack the
+    /// post-states from before Byzantium) from `receipts`, which is
     /// asked for each block by number and hash and may be anyone's; what is not the block's is
     /// passed over. The `result`, if given, is audited like any answer; else it is derived, which
     /// takes all receipts.
@@ -254,7 +256,13 @@ impl Certificate {
         receipts: &mut impl FnMut(u64, B256) -> Option<BlockReceipts>,
     ) -> Result<(), VerifyError> {
         let open: Vec<Action> = audit.open().collect();
-        let mut needless: BTreeSet<B256> = self.receipts.keys().copied().collect();
+        // A block without receipts needs none sent; that it has none may be said all the same.
+        let is_empty = |hash: &B256| {
+            let none = self.receipts.get(hash).is_some_and(Vec::is_empty);
+            none && audit.is_examined(*hash)
+        };
+        let mut needless: BTreeSet<B256> =
+            self.receipts.keys().filter(|hash| !is_empty(hash)).copied().collect();
         for action in open {
             let Action::FetchReceipts { number, block_hash } = action else { continue };
             if let Some(encodings) = self.receipts.get(&block_hash) {
@@ -262,12 +270,24 @@ impl Certificate {
                 let receipts = BlockReceipts::from_encodings(encodings)
                     .map_err(|error| VerifyError::Receipts { block_hash, error })?;
                 let actions = audit.handle(Event::Receipts { block_hash, receipts: &receipts });
+                let mut is_decided = true;
                 for action in actions {
-                    if let Action::Rejected { block_hash, why } = action {
-                        return Err(VerifyError::OtherReceipts { block_hash, why });
+                    match action {
+                        Action::Rejected { block_hash, why } => {
+                            return Err(VerifyError::OtherReceipts { block_hash, why });
+                        }
+                        Action::Settled { verdict, .. } => {
+                            let missing = Verdict::Undecidable(Undecidable::PostStateMissing);
+                            is_decided = verdict != missing;
+                        }
+                        Action::FetchReceipts { .. } => {}
                     }
                 }
-            } else if let Some(receipts) = receipts(number, block_hash) {
+                if is_decided {
+                    continue;
+                }
+            }
+            if let Some(receipts) = receipts(number, block_hash) {
                 audit.handle(Event::Receipts { block_hash, receipts: &receipts });
             }
         }

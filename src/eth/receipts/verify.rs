@@ -89,6 +89,28 @@ impl BlockReceipts {
         receipts_root: B256,
         header_bloom: BloomView<'_>,
     ) -> Result<VerifiedReceipts<'a>, VerifyError> {
+        self.verify_as(self.after_byzantium, receipts_root, header_bloom)
+    }
+
+    /// As [`verify`](Self::verify), of a block that is known to be from Byzantium (EIP-658) or
+    /// later: what [`after_byzantium`](Self::after_byzantium) is for receipts that are borrowed.
+    ///
+    /// # Errors
+    /// [`VerifyError`], never [`VerifyError::PostStatesMayBeMissing`].
+    pub fn verify_after_byzantium<'a>(
+        &'a self,
+        receipts_root: B256,
+        header_bloom: BloomView<'_>,
+    ) -> Result<VerifiedReceipts<'a>, VerifyError> {
+        self.verify_as(true, receipts_root, header_bloom)
+    }
+
+    fn verify_as<'a>(
+        &'a self,
+        after_byzantium: bool,
+        receipts_root: B256,
+        header_bloom: BloomView<'_>,
+    ) -> Result<VerifiedReceipts<'a>, VerifyError> {
         let no_outcome = |receipt: &super::Receipt| receipt.outcome == Outcome::Unknown;
         if let Some(receipt) = self.iter().position(no_outcome) {
             return Err(VerifyError::NoOutcome { receipt });
@@ -96,7 +118,7 @@ impl BlockReceipts {
         let blooms = Blooms::of(Backend::best(), self);
         let computed = self.root(&blooms);
         if computed != receipts_root {
-            return Err(self.mismatch(computed, receipts_root));
+            return Err(self.mismatch(after_byzantium, computed, receipts_root));
         }
         let receipts = VerifiedReceipts {
             receipts: self,
@@ -143,9 +165,9 @@ impl BlockReceipts {
         }
     }
 
-    fn mismatch(&self, computed: B256, expected: B256) -> VerifyError {
+    fn mismatch(&self, after_byzantium: bool, computed: B256, expected: B256) -> VerifyError {
         let is_status = |receipt: &super::Receipt| matches!(receipt.outcome, Outcome::Status(_));
-        let before_byzantium = !self.after_byzantium
+        let before_byzantium = !after_byzantium
             && self.iter().all(|receipt| receipt.receipt_type == 0)
             && self.iter().any(is_status);
         if before_byzantium {

@@ -44,16 +44,6 @@ pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
     })
 }
 
-/// The first block whose receipts hold a status; none if that is not known.
-pub(crate) fn byzantium(profile: &ChainProfile) -> Option<u64> {
-    match profile.name() {
-        ASSUMED => None,
-        "ethereum" => Some(4_370_000),
-        // All the others that the library knows are younger.
-        _ => Some(0),
-    }
-}
-
 /// The trusted hashes.
 pub(crate) fn anchors(args: &TrustArgs) -> Vec<B256> {
     args.anchor.iter().map(|anchor| anchor.0).collect()

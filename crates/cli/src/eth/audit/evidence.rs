@@ -12,7 +12,6 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 
 use crate::eth::headers::{Compressed, Entries, Kind, MAX_HEADER};
-use crate::eth::profile;
 use crate::eth::receipts::{self, Receiver, Whose};
 use crate::output::grouped;
 use crate::source::Source;
@@ -38,7 +37,7 @@ impl Missing {
     /// What an audit asks for.
     pub(crate) fn of(audit: &Audit<'_>, question: &Question<'_>) -> Self {
         let chain = question.chain;
-        let byzantium = profile::byzantium(question.profile);
+        let byzantium = question.profile.statuses_since();
         let mut missing = Self::default();
         for action in audit.open() {
             let Action::FetchReceipts { number, block_hash } = action else { continue };

@@ -24,6 +24,7 @@ impl Described<'_> {
             FindingKind::Duplicate { .. } => "duplicate",
             FindingKind::NotMatching { .. } => "not_matching",
             FindingKind::OutOfRange { .. } => "out_of_range",
+            FindingKind::BeyondTag { .. } => "beyond_tag",
             FindingKind::OtherFork { .. } => "other_fork",
             FindingKind::ArityDependent { .. } => "arity_dependent",
             FindingKind::Removed { .. } => "removed",
@@ -64,6 +65,10 @@ impl Described<'_> {
             FindingKind::OutOfRange { at } => {
                 format!("not asked for: {} is of a block outside the range", answered(*at))
             }
+            FindingKind::BeyondTag { at } => format!(
+                "beyond a tag: {} is of a block outside what the tag was taken for",
+                answered(*at)
+            ),
             FindingKind::OtherFork { at } => {
                 format!("of another fork: the block of {} is not on this chain", answered(*at))
             }
@@ -161,6 +166,9 @@ fn field_words(field: &WrongField) -> String {
     match field {
         WrongField::BlockNumber { actual } => format!("blockNumber is {actual}"),
         WrongField::BlockTimestamp { actual } => format!("blockTimestamp is {actual}"),
+        WrongField::ZeroTimestamp { actual } => {
+            format!("blockTimestamp is {actual}, not filled in by the node, perhaps")
+        }
         WrongField::TransactionIndex { actual } => format!("transactionIndex is {actual}"),
         WrongField::LogIndex { actual } => format!("logIndex is {actual}"),
         WrongField::TransactionHash { actual: Some(actual) } => {
@@ -174,7 +182,9 @@ fn field_words(field: &WrongField) -> String {
 fn field_json(field: &WrongField) -> (&'static str, Value) {
     match field {
         WrongField::BlockNumber { actual } => ("blockNumber", json!(actual)),
-        WrongField::BlockTimestamp { actual } => ("blockTimestamp", json!(actual)),
+        WrongField::BlockTimestamp { actual } | WrongField::ZeroTimestamp { actual } => {
+            ("blockTimestamp", json!(actual))
+        }
         WrongField::TransactionIndex { actual } => ("transactionIndex", json!(actual)),
         WrongField::LogIndex { actual } => ("logIndex", json!(actual)),
         WrongField::TransactionHash { actual } => ("transactionHash", json!(actual)),
