@@ -145,6 +145,11 @@ impl HeaderChain {
 
     /// Links one header.
     ///
+    /// A child of any block of the chain takes those above its parent off, however many they are:
+    /// nothing here knows which of two branches is the better one. Whoever gets headers from
+    /// strangers asks first, or checks afterwards that the [anchor](Self::anchored_to) is still on
+    /// the chain.
+    ///
     /// # Errors
     /// [`ChainError`] if it does not follow on any block of the chain, which stays as it was.
     pub fn push(&mut self, header: &HeaderView<'_>) -> Result<Linked, ChainError> {
