@@ -7,6 +7,7 @@ mod timer;
 
 mod headers;
 mod keccak;
+mod query_sets;
 mod receipts;
 mod scan;
 mod watches;
@@ -24,6 +25,9 @@ fn main() {
     }
     if report.wants("scan") {
         scan::run(&mut report);
+    }
+    if report.wants("query_sets") {
+        query_sets::run(&mut report);
     }
     if report.wants("watches") {
         watches::run(&mut report);
