@@ -23,7 +23,7 @@
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
 //! - `alloy-rpc`: queries from the filters of `alloy-rpc-types-eth`, whose major versions are not
 //!   this crate's.
-//! - `op`: receipts of OP-stack chains, deposits included, through `op-alloy-consensus`.
+//! - `op`: receipts of OP-stack chains, deposits included.
 //! - `rayon`: scans on all cores.
 //!
 //! Types of `bitcoin` 0.32 and `alloy-primitives` 1 are taken and returned as they are; both are

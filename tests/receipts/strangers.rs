@@ -119,15 +119,13 @@ fn small_lies() {
         BlockReceipts::from_encodings(&[rlp])
     };
     assert!(encoding(&[1], &[0x82, 0x52, 0x08], 256, &[0xc0]).is_ok());
-    let status = Rlp::Custom("invalid EIP-658 status, must be 0 or 1");
+    let status = Rlp::Custom("invalid bool value, must be 0 or 1");
     assert_eq!(field(encoding(&[2], &[1], 256, &[0xc0])), ("status", status));
-    assert_eq!(field(encoding(&[0], &[1], 256, &[0xc0])), ("status", status));
+    assert_eq!(field(encoding(&[0], &[1], 256, &[0xc0])), ("status", Rlp::LeadingZero));
     let non_canonical = field(encoding(&[0x81, 1], &[1], 256, &[0xc0]));
     assert_eq!(non_canonical, ("status", Rlp::NonCanonicalSingleByte));
-    assert_eq!(
-        field(encoding(&[0x82, 0, 1], &[1], 256, &[0xc0])),
-        ("status", Rlp::UnexpectedLength)
-    );
+    let two_bytes = field(encoding(&[0x82, 1, 1], &[1], 256, &[0xc0]));
+    assert_eq!(two_bytes, ("status", Rlp::Overflow));
     assert_eq!(field(encoding(&[1], &[0], 256, &[0xc0])).0, "cumulativeGasUsed");
     let long = field(encoding(&[1], &[0x82, 0, 1], 256, &[0xc0]));
     assert_eq!(long, ("cumulativeGasUsed", Rlp::LeadingZero));

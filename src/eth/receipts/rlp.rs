@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use alloy_consensus::Eip658Value;
 use alloy_rlp::{Decodable, EMPTY_LIST_CODE, Encodable, Header};
 
 use super::{BlockReceipts, DEPOSIT_TYPE, Entry, Form, Outcome, Receipt, ReceiptsError};
@@ -147,9 +146,9 @@ fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, Receip
 
 /// Writes the consensus encoding over what `out` holds. The outcome must be known.
 fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
-    let outcome = match receipt.outcome {
-        Outcome::Status(status) => Eip658Value::Eip658(status),
-        Outcome::PostState(root) => Eip658Value::PostState(root),
+    let outcome: &dyn Encodable = match &receipt.outcome {
+        Outcome::Status(status) => status,
+        Outcome::PostState(root) => root,
         Outcome::Unknown => unreachable!("checked before the root is computed"),
     };
     let deposit = receipt
@@ -157,7 +156,7 @@ fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
         .map(|version| (receipt.deposit_nonce.unwrap_or_default(), version));
     let bloom = alloy_primitives::Bloom::from(bloom);
     let fields: [&dyn Encodable; 4] =
-        [&outcome, &receipt.cumulative_gas_used, &bloom, &receipt.logs];
+        [outcome, &receipt.cumulative_gas_used, &bloom, &receipt.logs];
     let mut payload_length = fields.into_iter().map(Encodable::length).sum();
     if let Some((nonce, version)) = deposit {
         payload_length += nonce.length() + version.length();
@@ -201,10 +200,12 @@ impl<'a> Fields<'a> {
         T::decode(&mut self.rest).map_err(|error| ReceiptsError::Field { receipt, field, error })
     }
 
+    /// A status (EIP-658) or, of 32 bytes, the root of a state.
     fn outcome(&mut self) -> Result<Outcome, ReceiptsError> {
-        Ok(match self.next("status")? {
-            Eip658Value::Eip658(status) => Outcome::Status(status),
-            Eip658Value::PostState(root) => Outcome::PostState(root),
+        const OF_32_BYTES: u8 = alloy_rlp::EMPTY_STRING_CODE + 32;
+        Ok(match self.rest.first() {
+            Some(&OF_32_BYTES) => Outcome::PostState(self.next("root")?),
+            _ => Outcome::Status(self.next("status")?),
         })
     }
 
