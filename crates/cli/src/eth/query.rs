@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, event_topic};
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use crate::args::UsageError;
 use crate::args::eth::QueryArgs;
@@ -52,7 +52,7 @@ const FIELDS: [&str; 5] = ["address", "topics", "fromBlock", "toBlock", "blockHa
 /// request in place of its object, would ask for every log.
 fn known_fields(query: &str) -> anyhow::Result<()> {
     let query = query.trim_start_matches('\u{feff}');
-    let fields: BTreeMap<String, IgnoredAny> = serde_json::from_str(query)?;
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(query)?;
     match fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
         Some(field) => bail!(
             "unknown field {:?}: the object that eth_getLogs takes has {}",
