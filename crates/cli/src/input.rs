@@ -162,7 +162,13 @@ pub(crate) fn shorten(text: &str) -> String {
     }
 }
 
+/// A path for errors, with nothing of a URL.
+pub(crate) fn named(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.contains("://") { shorten(&text) } else { text }
+}
+
 /// Writes a file, naming it in errors.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", named(path)))
 }

@@ -98,13 +98,15 @@ fn nothing_steers_the_terminal() {
 #[test]
 fn keys_in_urls_are_not_shown() {
     let header = hex::encode(Block::read(FIRST).header);
+    let logs = TempFile::new("url.logs", "[]");
     let url = "https://user:word@node.example/v3/key";
     for args in [
         &["eth", "scan", url, "--address", WETH][..],
         &["eth", "scan", &header, "--address", url],
         &["eth", "scan", &header, "--query", url],
         &["eth", "audit", &header, "--chain", "1", "--logs", url],
-        &["eth", "audit", &header, "--chain", "1", "--logs", &header, "--receipts", url],
+        &["eth", "audit", &header, "--chain", "1", "--logs", logs.path(), "--receipts", url],
+        &["eth", "audit", &header, "--chain", "1", "--logs", logs.path(), "--wanted", url],
     ] {
         let output = run(args);
         assert!([NO, BAD_INPUT].contains(&output.code), "{args:?}: {}", output.stderr);
@@ -153,4 +155,25 @@ fn certificates_of_what_is_not_proven_say_so() {
     let verify = |anchor: &str| json_of(&[&args[..], &["--anchor", anchor]].concat(), UNDECIDED);
     assert!(warned(&verify(&other), "no header has the hash of an anchor"));
     assert!(!warned(&verify(&second), "no header has the hash of an anchor"));
+}
+
+#[test]
+fn verdicts_count_logs_and_not_findings() {
+    let headers = both_headers("counts.rlp");
+    let [first, second] = Block::both();
+    let receipts = TempFile::new("counts.receipts", first.receipts_rlp());
+    let mut logs: Vec<_> =
+        first.logs().into_iter().filter(|log| log["address"] == WETH.to_lowercase()).collect();
+    // Another contract's log is not there, and not asked for: two findings of one log.
+    logs[0]["address"] = json!("0x0000000000000000000000000000000000000001");
+    // As the chain has it, but outside the range.
+    logs.push(second.logs().remove(0));
+    let logs = TempFile::new("counts.logs", json!(logs).to_string());
+    let mut args = vec!["eth", "audit", headers.path(), "--chain", "1", "--anchor", &second.hash];
+    args.extend(["--logs", logs.path(), "--receipts", receipts.path()]);
+    args.extend(["--address", WETH, "--to", "17686111"]);
+    let page = run(&args);
+    assert_eq!(page.code, BAD_INPUT, "3 is wrong for an audit: {}", page.stderr);
+    let verdict = page.stdout.lines().next().expect("a verdict");
+    assert_eq!(verdict, "wrong: 1 log omitted, 2 logs wrong or not asked for", "{}", page.stdout);
 }
