@@ -177,3 +177,14 @@ fn verdicts_count_logs_and_not_findings() {
     let verdict = page.stdout.lines().next().expect("a verdict");
     assert_eq!(verdict, "wrong: 1 log omitted, 2 logs wrong or not asked for", "{}", page.stdout);
 }
+
+#[test]
+fn siblings_are_told_from_strangers() {
+    let [first, second] = Block::both();
+    let mut sibling = second.header.clone();
+    *sibling.last_mut().expect("bytes") ^= 1;
+    let headers = [&first.header[..], &second.header, &sibling].concat();
+    let file = TempFile::new("siblings.rlp", headers);
+    let words = ["siblings.rlp", "another block 17686112, where the next one belongs"];
+    fails(&["eth", "scan", file.path(), "--address", WETH], b"", BAD_INPUT, &words);
+}
