@@ -147,10 +147,14 @@ fn reason(error: hex::FromHexError) -> String {
     }
 }
 
-/// The first characters of what may be very long, and nothing of a private key.
+/// The first characters of what may be very long, and nothing of a private key, nor of a URL, whose
+/// path or user is often the key to a node.
 pub(crate) fn shorten(text: &str) -> String {
     if secret::holds_private_key(text) {
         return "(a private key, not shown)".into();
+    }
+    if let Some((scheme, _)) = text.split_once("://") {
+        return format!("{scheme:.16}://… (a URL, not shown: nothing is fetched)");
     }
     match text.char_indices().nth(64) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -158,7 +162,13 @@ pub(crate) fn shorten(text: &str) -> String {
     }
 }
 
+/// A path for errors, with nothing of a URL.
+pub(crate) fn named(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.contains("://") { shorten(&text) } else { text }
+}
+
 /// Writes a file, naming it in errors.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", named(path)))
 }

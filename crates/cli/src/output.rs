@@ -1,5 +1,6 @@
 //! What a command found, as a table for people and as JSON for programs.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -153,25 +154,26 @@ impl Page {
         let mut out = String::new();
         for part in &self.0 {
             match part {
-                Part::Heading(text) => out += &paint(BOLD, text),
-                Part::Line(text) => out += text,
+                Part::Heading(text) => out += &paint(BOLD, &printable(text)),
+                Part::Line(text) => out += &printable(text),
                 Part::Fields(fields) => {
                     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
                     let lines: Vec<_> = fields
                         .iter()
                         .map(|(name, value)| {
-                            format!("{}  {value}", paint(BOLD, &format!("{name:width$}")))
+                            let name = paint(BOLD, &format!("{name:width$}"));
+                            format!("{name}  {}", printable(value))
                         })
                         .collect();
                     out += &lines.join("\n");
                 }
                 Part::Table(header, rows) => {
-                    let table = aligned(header, rows);
+                    let table = printable(&aligned(header, rows)).into_owned();
                     let (first, rest) = table.split_once('\n').unwrap_or((&table, ""));
                     out.extend([&paint(BOLD, first), "\n", rest]);
                 }
                 Part::Warning(text) => {
-                    out.extend([&paint(YELLOW, "warning:"), " ", text]);
+                    out.extend([&paint(YELLOW, "warning:"), " ", &printable(text)]);
                 }
             }
             out.push('\n');
@@ -200,7 +202,28 @@ pub(crate) fn print_error(error: &anyhow::Error) {
     let mut stderr = io::stderr().lock();
     let name = if colours(&stderr) { format!("\x1b[{RED}merror:\x1b[0m") } else { "error:".into() };
     // Nobody is left to tell if standard error is gone too.
-    drop(writeln!(stderr, "{name} {error:#}"));
+    drop(writeln!(stderr, "{name} {}", printable(&format!("{error:#}"))));
+}
+
+/// Text with what steers a terminal written out: files and their names may hold it, and would
+/// else move the cursor, colour lines or turn their order round.
+fn printable(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| {
+        (c.is_control() && c != '\n')
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if steers(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// `1`, `1 in 9,873`, `0`: a rate in words.

@@ -39,7 +39,7 @@ pub enum ChainError {
         found: u64,
     },
     /// The header's parent is not the chain's block before it.
-    #[error("the parent of block {number} is {found}; block {} here is {expected}", number.saturating_sub(1))]
+    #[error("the parent of block {number} is {found}; the block before it here is {expected}")]
     Parent {
         /// Number of the header.
         number: u64,
@@ -49,7 +49,7 @@ pub enum ChainError {
         found: B256,
     },
     /// The header belongs below the chain's first block.
-    #[error("block {number} stands before the chain's first, block {first}")]
+    #[error("block {number} does not follow on the chain, which begins at block {first}")]
     BeforeFirst {
         /// Number of the header.
         number: u64,

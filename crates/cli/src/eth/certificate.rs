@@ -97,6 +97,9 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     }
     if anchors.is_empty() {
         shown.warnings.push("no --anchor: nothing is authentic, and nothing proven".into());
+    } else if chain.anchored_to(&anchors).is_none() {
+        let none = "no header has the hash of an anchor: nothing is authentic, and nothing proven";
+        shown.warnings.push(none.into());
     }
     Ok(shown.report())
 }

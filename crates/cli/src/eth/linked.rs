@@ -26,7 +26,7 @@ pub(crate) fn for_each<R: Send>(
     work: impl Fn(&HeaderChain) -> R + Sync,
     mut take: impl FnMut(&HeaderChain, R, &Progress) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let threads = args.threads.unwrap_or(0);
+    let threads = args.threads.map_or(0, usize::from);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("threads")?;
     let backend = Backend::best();
     let mut headers = Headers::new(&args.headers, args.format);

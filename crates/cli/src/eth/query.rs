@@ -1,10 +1,12 @@
 //! The query that flags or a file describe.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, event_topic};
+use serde_json::value::RawValue;
 
 use crate::args::UsageError;
 use crate::args::eth::QueryArgs;
@@ -16,8 +18,10 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
     let mut query = match &args.query {
         Some(path) => {
             let text = reader.text(path)?;
-            LogQuery::from_json(&text, args.semantics.rules())
-                .with_context(|| format!("query, {}", path.display()))?
+            let named = || format!("query, {}", path.display());
+            let query = LogQuery::from_json(&text, args.semantics.rules()).with_context(named)?;
+            known_fields(&text).with_context(named)?;
+            query
         }
         None => from_flags(args, reader)?,
     };
@@ -30,7 +34,33 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
     if let Some(to) = args.to {
         query = query.to_block(to);
     }
+    if let (Some(from), Some(to)) = bounds(&query)
+        && from > to
+    {
+        if args.from.is_some() && args.to.is_some() {
+            return Err(UsageError("--from is a later block than --to").into());
+        }
+        bail!("the range begins at block {from} and ends before it, at {to}");
+    }
     Ok(query)
+}
+
+/// The fields of the object that `eth_getLogs` takes.
+const FIELDS: [&str; 5] = ["address", "topics", "fromBlock", "toBlock", "blockHash"];
+
+/// Refuses fields that mean nothing: a node passes over them, and so a slip in a name, or a whole
+/// request in place of its object, would ask for every log.
+fn known_fields(query: &str) -> anyhow::Result<()> {
+    let query = query.trim_start_matches('\u{feff}');
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(query)?;
+    match fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+        Some(field) => bail!(
+            "unknown field {:?}: the object that eth_getLogs takes has {}",
+            shorten(field),
+            FIELDS.join(", ")
+        ),
+        None => Ok(()),
+    }
 }
 
 fn is_at_hash(query: &LogQuery) -> bool {

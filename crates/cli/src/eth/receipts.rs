@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::headers::{Compressed, Entries, Kind, MAX_HEADER};
 use super::json_values::{JsonValue, JsonValues, in_text};
-use crate::input::decode_hex;
+use crate::input::{decode_hex, named};
 use crate::output::grouped;
 use crate::source::Source;
 
@@ -48,7 +48,7 @@ pub(crate) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         return Ok(vec![path.to_owned()]);
     }
     let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let entries = entries.with_context(|| format!("receipts, {}", path.display()))?;
+    let entries = entries.with_context(|| format!("receipts, {}", named(path)))?;
     let mut files: Vec<_> = entries
         .into_iter()
         .map(|entry| entry.path())
@@ -61,17 +61,14 @@ pub(crate) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .collect();
     files.sort();
     if files.is_empty() {
-        bail!(
-            "receipts, {}: no file with \"receipts\" in its name, and no archive",
-            path.display()
-        );
+        bail!("receipts, {}: no file with \"receipts\" in its name, and no archive", named(path));
     }
     Ok(files)
 }
 
 /// Reads all receipts of a file.
 pub(crate) fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
-    let name = path.display().to_string();
+    let name = named(path);
     let mut read = || {
         let mut source = match path.to_str() {
             Some("-") => Source::open("-", "receipts")?,

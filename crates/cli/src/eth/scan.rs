@@ -82,24 +82,26 @@ impl Scan {
 
     /// Counts a stretch of headers in; returns the lines of its candidates.
     fn take(&mut self, chain: &HeaderChain, found: &[usize], json: bool) -> String {
-        let Some(numbers) = chain.numbers() else { return String::new() };
         let anchored = chain.anchored_to(&self.anchors);
         self.anchored_to = anchored.or(self.anchored_to);
-        let in_range = |number: u64| (self.from..=self.to).contains(&number);
-        for block in chain.blocks().filter(|block| in_range(block.number)) {
-            self.first.get_or_insert(block.number);
-            self.last = Some((block.number, block.hash));
+        let (range, at_hash) = (self.from..=self.to, self.at_hash);
+        let asked = |number: u64, hash: B256| {
+            range.contains(&number) && at_hash.is_none_or(|wanted| wanted == hash)
+        };
+        for (block, bloom) in chain.blocks().zip(chain.blooms()) {
+            if asked(block.number, block.hash) {
+                self.first.get_or_insert(block.number);
+                self.last = Some((block.number, block.hash));
+                self.fills.add([bloom]);
+            }
         }
-        let blocks = numbers.zip(chain.blooms()).filter(|(number, _)| in_range(*number));
-        self.fills.add(blocks.map(|(_, bloom)| bloom));
         let mut text = String::new();
         let mut blocks = chain.blocks();
         let mut passed = 0;
         for &index in found {
             let Some(block) = blocks.nth(index - passed) else { break };
             passed = index + 1;
-            let wanted = self.at_hash.is_none_or(|hash| hash == block.hash);
-            if !in_range(block.number) || !wanted {
+            if !asked(block.number, block.hash) {
                 continue;
             }
             let bloom = BloomView::from(block);
@@ -135,6 +137,9 @@ impl Scan {
     /// Whether the headers have the blocks that were asked for.
     fn check_coverage(&self, from: Option<u64>, to: Option<u64>) -> anyhow::Result<()> {
         let Some((last, _)) = self.last else {
+            if let Some(hash) = self.at_hash {
+                anyhow::bail!("none of the headers has the hash that the query asks about, {hash}");
+            }
             anyhow::bail!("none of the headers is in the range of blocks");
         };
         let first = self.first.unwrap_or(last);

@@ -12,7 +12,7 @@ macro_rules! exit_help {
     () => {
         "\
 Exit codes: 0 complete: exactly the logs of the blocks that the query wants, proven
-            3 wrong: a log omitted, forged, or not as the chain has it, proven
+            3 wrong: a log omitted, forged, not as the chain has it, twice or not asked for, proven
             4 parts could not be decided: which and why is said
             1 the input is not good: unreadable, or not what it should be
             2 the command line makes no sense"

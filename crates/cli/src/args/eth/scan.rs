@@ -48,9 +48,9 @@ pub(crate) struct LinkedHeaders {
     /// What the headers are written in
     #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
     pub(crate) format: HeaderFormat,
-    /// Threads that hash and scan [default: one for each core]
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) threads: Option<usize>,
+    /// Threads that hash and scan, 1024 at the most [default: one for each core]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
 }
 
 const FORECAST_HELP: &str = concat!(

@@ -13,6 +13,7 @@ use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 
 use crate::eth::headers::{Compressed, Entries, Kind, MAX_HEADER};
 use crate::eth::receipts::{self, Receiver, Whose};
+use crate::input::named;
 use crate::output::grouped;
 use crate::source::Source;
 
@@ -181,7 +182,7 @@ impl<'a, 'b> Feed<'a, 'b> {
     /// Reads the transactions of blocks from archives.
     pub(crate) fn transactions(&mut self, paths: &[PathBuf]) -> anyhow::Result<()> {
         for path in paths {
-            let name = || format!("transactions, {}", path.display());
+            let name = || format!("transactions, {}", named(path));
             self.bodies(Source::file(path).with_context(name)?).with_context(name)?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Action, Audit, Question};
+use chainsieve::eth::audit::{Action, Audit, Question, Status};
 use chainsieve::eth::certificate::Certificate;
 use chainsieve::eth::header::{HeaderChain, HeaderView};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
@@ -65,6 +65,13 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
                 let issued = embed(issued, &rlp, *report.range.start(), &kept)?;
                 write(path, issued.to_json().as_bytes())?;
                 certificate = Some(path.as_path());
+                if report.status() == Status::Undecided {
+                    warnings.push(
+                        "the certificate binds an answer that is not all proven: it will not verify \
+                         as complete without what is missing here"
+                            .into(),
+                    );
+                }
             }
             Err(error) => warnings.push(format!("no certificate: {error}")),
         }

@@ -1,9 +1,12 @@
 //! An audit's result, for people and for programs.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{AuditReport, Question, Status, Undecidable, Verdict};
+use chainsieve::eth::audit::{
+    AuditReport, Finding, FindingKind, Question, Status, Undecidable, Verdict,
+};
 use chainsieve::eth::chain_profile::ReceiptsScope;
 use chainsieve::eth::log::{LocatedLog, digest};
 use serde_json::{Value, json};
@@ -66,14 +69,16 @@ impl Shown<'_> {
                 "complete: these are exactly the logs that the query wants of these blocks".into()
             }
             Status::Wrong => {
-                let proofs = self.report.findings.iter().filter(|finding| finding.is_proof());
-                let omitted = self.report.omitted().count();
-                let all = proofs.count();
-                let what = match (omitted, all - omitted.min(all)) {
-                    (0, others) => format!("{} not as the chain has them", count(others, "log")),
+                let proofs = || self.report.findings.iter().filter(|finding| finding.is_proof());
+                let is_omitted = |kind: &FindingKind| matches!(kind, FindingKind::OmittedLog(_));
+                let omitted = proofs().filter(|finding| is_omitted(&finding.kind)).count();
+                // There may be several findings of a log.
+                let others = proofs().filter_map(Finding::at).collect::<BTreeSet<_>>().len();
+                let what = match (omitted, others) {
+                    (0, others) => format!("{} wrong or not asked for", count(others, "log")),
                     (omitted, 0) => format!("{} omitted", count(omitted, "log")),
                     (omitted, others) => format!(
-                        "{} omitted, {} not as the chain has them",
+                        "{} omitted, {} wrong or not asked for",
                         count(omitted, "log"),
                         count(others, "log")
                     ),

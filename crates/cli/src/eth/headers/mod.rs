@@ -102,6 +102,10 @@ impl Batch {
             let error = match error {
                 // Its index counts within the batch, the place says it better.
                 ChainError::Header { error, .. } => anyhow!(error),
+                // Its parent is right, and has a child already.
+                ChainError::Parent { number, expected, found } if expected == found => anyhow!(
+                    "another block {number}, where the next one belongs: give one chain's headers"
+                ),
                 error => anyhow!(error),
             };
             error.context(place.unwrap_or_else(|| format!("headers, {}", self.source)))

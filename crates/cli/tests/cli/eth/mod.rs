@@ -10,6 +10,7 @@ mod era;
 mod headers;
 mod hostile;
 mod scan;
+mod slips;
 mod write;
 
 use super::*;
