@@ -78,6 +78,21 @@ pub enum Claim {
     Examined,
 }
 
+impl core::fmt::Display for Claim {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::ParentHash => "chain.parentHash",
+            Self::LastHash => "chain.lastHash",
+            Self::First => "chain.first",
+            Self::Last => "chain.last",
+            Self::Logs => "result.logs",
+            Self::Digest => "result.digest",
+            Self::Blocks => "counts.blocks",
+            Self::Examined => "counts.examined",
+        })
+    }
+}
+
 /// Why a certificate does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -108,7 +123,7 @@ pub enum VerifyError {
     #[error(transparent)]
     Audit(AuditError),
     /// Something that the certificate states is not so.
-    #[error("the certificate's {0:?} is not what headers, receipts and result say")]
+    #[error("the certificate's {0} is not what comes out of the headers, receipts and logs given")]
     NotSo(Claim),
     /// Embedded receipts can't be read.
     #[error("embedded receipts of block {block_hash}: {error}")]
