@@ -76,7 +76,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
         error: None,
         report: None,
         logs: None,
-        warnings: Vec::new(),
+        warnings: kept.left_out.clone(),
     };
     match verified {
         Ok(verified) => {

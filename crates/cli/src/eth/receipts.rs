@@ -42,8 +42,29 @@ pub(crate) trait Receiver {
     fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts);
 }
 
+/// Reads all receipts of files and folders. A file of a folder that can't be read, which nobody
+/// named, is left out; returns what is to be said of such files.
+///
+/// # Errors
+/// Where a file that was named can't be read.
+pub(crate) fn read_all(
+    paths: &[PathBuf],
+    receiver: &mut impl Receiver,
+) -> anyhow::Result<Vec<String>> {
+    let mut left_out = Vec::new();
+    for path in paths {
+        for file in files(path)? {
+            match read(&file, receiver) {
+                Err(error) if *path != file => left_out.push(format!("left out: {error:#}")),
+                result => result?,
+            }
+        }
+    }
+    Ok(left_out)
+}
+
 /// The files that a path stands for: itself, or those of a folder that may hold receipts.
-pub(crate) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -67,7 +88,7 @@ pub(crate) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Reads all receipts of a file.
-pub(crate) fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
     let name = named(path);
     let mut read = || {
         let mut source = match path.to_str() {

@@ -109,17 +109,15 @@ impl Missing {
 pub(crate) struct Kept {
     missing: Missing,
     pub(crate) receipts: HashMap<B256, BlockReceipts>,
+    /// What is to be said of files that can't be read.
+    pub(crate) left_out: Vec<String>,
 }
 
 impl Kept {
     /// Reads the receipts of the blocks that are missing them.
     pub(crate) fn read(missing: Missing, paths: &[PathBuf]) -> anyhow::Result<Self> {
-        let mut kept = Self { missing, receipts: HashMap::new() };
-        for path in paths {
-            for file in receipts::files(path)? {
-                receipts::read(&file, &mut kept)?;
-            }
-        }
+        let mut kept = Self { missing, receipts: HashMap::new(), left_out: Vec::new() };
+        kept.left_out = receipts::read_all(paths, &mut kept)?;
         Ok(kept)
     }
 }
@@ -171,11 +169,8 @@ impl<'a, 'b> Feed<'a, 'b> {
 
     /// Reads receipts from files, folders and archives.
     pub(crate) fn receipts(&mut self, paths: &[PathBuf]) -> anyhow::Result<()> {
-        for path in paths {
-            for file in receipts::files(path)? {
-                receipts::read(&file, self)?;
-            }
-        }
+        let left_out = receipts::read_all(paths, self)?;
+        self.warnings.extend(left_out);
         Ok(())
     }
 

@@ -59,6 +59,17 @@ impl Shown<'_> {
             )),
             Some(_) => {}
         }
+        let is_other_fork =
+            |finding: &Finding| matches!(finding.kind, FindingKind::OtherFork { .. });
+        if self.report.omitted().next().is_some() && self.report.findings.iter().any(is_other_fork)
+        {
+            self.warnings.push(
+                "some logs are of blocks off this chain: if it was reorganised between the answer and \
+                 the headers, the omitted logs were not there yet; ask again, by block hash or up to \
+                 the finalised block"
+                    .into(),
+            );
+        }
     }
 
     /// What the result is, in a line.

@@ -116,6 +116,10 @@ fn lies_are_told_apart() {
     assert!(kinds(&stranger, WRONG).contains(&"forged_log".to_owned()));
     let fork = |logs: &mut Vec<Value>| logs[0]["blockHash"] = json!(B256::repeat_byte(3));
     assert!(kinds(&fork, WRONG).contains(&"other_fork".to_owned()));
+    let mut logs = answer();
+    fork(&mut logs);
+    let warnings = case.audit(&logs, WRONG)["warnings"].to_string();
+    assert!(warnings.contains("reorganised between"), "{warnings}");
     assert!(kinds(&|logs| logs[0]["removed"] = json!(true), WRONG).contains(&"removed".to_owned()));
 }
 
@@ -218,7 +222,16 @@ fn receipts_in_every_form() {
         fs::write(folder.0.join("notes.txt"), "nothing of interest").expect("a file");
     }
     let more = ["--anchor", &case.anchor, "--receipts", folder.path()];
-    case.audit_with(&answer(), &more, COMPLETE);
+    assert_eq!(case.audit_with(&answer(), &more, COMPLETE)["warnings"], json!([]));
+    // A file that nobody named, and that is not what it seems, is left out.
+    let damaged = folder.0.join("damaged.era1");
+    fs::write(&damaged, &write::ere(&blocks)[..500]).expect("a file");
+    let warnings = case.audit_with(&answer(), &more, COMPLETE)["warnings"].to_string();
+    assert!(warnings.contains("left out") && warnings.contains("damaged.era1"), "{warnings}");
+    let (logs, damaged) = (case.logs(&answer()), damaged.to_str().expect("UTF-8"));
+    let named = ["eth", "audit", case.headers.path(), "--logs", logs.path(), "--chain", "1"];
+    let named = [&named[..], &QUERY, &["--receipts", damaged]].concat();
+    fails(&named, b"", ERROR, &["damaged.era1"]);
     fs::remove_dir_all(&folder.0).expect("ours");
 }
 
