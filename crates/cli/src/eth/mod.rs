@@ -1,5 +1,6 @@
 //! The `eth` commands.
 
+pub(crate) mod archive;
 pub(crate) mod audit;
 pub(crate) mod certificate;
 pub(crate) mod chart;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::HeaderView;
 use chainsieve::eth::receipts::BlockReceipts;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::headers::{Compressed, Entries, Kind, MAX_HEADER};
+use super::archive::BlockRecords;
+use super::headers::Kind;
 use super::json_values::{JsonValue, JsonValues, in_text};
 use crate::input::{decode_hex, named};
 use crate::output::grouped;
@@ -114,44 +114,22 @@ fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
 
 /// Receipts by the position of their block in an archive.
 fn archive(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
-    let mut entries = Entries::new(source);
-    let mut header = Compressed::new(MAX_HEADER);
-    let mut receipts = Compressed::new(MAX_RLP);
-    let mut first = None;
-    let mut index = 0;
-    while let Some(entry) = entries.next()? {
-        match entry.kind {
-            Kind::Version => {
-                (first, index) = (None, 0);
-                entries.skip(entry)?;
-            }
-            Kind::Header if first.is_none() => {
-                let mut rlp = Vec::new();
-                header.read(&mut entries, entry, &mut rlp)?;
-                let place = || format!("byte {}", grouped(entry.at));
-                first = Some(HeaderView::decode(&rlp).with_context(place)?.number());
-            }
-            Kind::Receipts | Kind::SlimReceipts => {
-                let place = format!("byte {}", grouped(entry.at));
-                let first =
-                    first.with_context(|| format!("{place}: receipts before any header"))?;
-                let whose = Whose::Number(first.saturating_add(index));
-                index += 1;
-                if !receiver.wants(whose) {
-                    entries.skip(entry)?;
-                    continue;
-                }
-                let mut rlp = Vec::new();
-                receipts.read(&mut entries, entry, &mut rlp)?;
-                let read = match entry.kind {
-                    Kind::SlimReceipts => BlockReceipts::from_slim_list(&rlp),
-                    _ => BlockReceipts::from_rlp_list(&rlp),
-                };
-                let read = read.with_context(|| place.clone())?;
-                receiver.take(whose, format!("{name}, {place}"), &read);
-            }
-            _ => entries.skip(entry)?,
+    let kinds = &[Kind::Receipts, Kind::SlimReceipts];
+    let mut records = BlockRecords::new(source, kinds, MAX_RLP);
+    while let Some((number, entry)) = records.next()? {
+        let whose = Whose::Number(number);
+        if !receiver.wants(whose) {
+            records.skip(entry)?;
+            continue;
         }
+        let rlp = records.read(entry)?;
+        let read = match entry.kind {
+            Kind::SlimReceipts => BlockReceipts::from_slim_list(&rlp),
+            _ => BlockReceipts::from_rlp_list(&rlp),
+        };
+        let place = format!("byte {}", grouped(entry.at));
+        let read = read.with_context(|| place.clone())?;
+        receiver.take(whose, format!("{name}, {place}"), &read);
     }
     Ok(())
 }

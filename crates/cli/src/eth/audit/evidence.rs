@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{B256, Bytes};
 use chainsieve::eth::audit::{Action, Audit, Event, Question};
-use chainsieve::eth::header::HeaderView;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 
-use crate::eth::headers::{Compressed, Entries, Kind, MAX_HEADER};
+use crate::eth::archive::BlockRecords;
+use crate::eth::headers::Kind;
 use crate::eth::receipts::{self, Receiver, Whose};
 use crate::input::named;
 use crate::output::grouped;
@@ -187,38 +187,18 @@ impl<'a, 'b> Feed<'a, 'b> {
         if !source.peek()?.starts_with(b"e2\0") {
             bail!("neither an era1 nor an ere archive");
         }
-        let mut entries = Entries::new(source);
-        let (mut header, mut body) = (Compressed::new(MAX_HEADER), Compressed::new(MAX_BODY));
-        let (mut first, mut index) = (None, 0);
-        while let Some(entry) = entries.next()? {
+        let mut bodies = BlockRecords::new(source, &[Kind::Body], MAX_BODY);
+        while let Some((number, entry)) = bodies.next()? {
+            let Some(&block_hash) = self.answered.get(&number) else {
+                bodies.skip(entry)?;
+                continue;
+            };
+            let body = bodies.read(entry)?;
             let place = || format!("byte {}", grouped(entry.at));
-            match entry.kind {
-                Kind::Version => {
-                    (first, index) = (None, 0);
-                    entries.skip(entry)?;
-                }
-                Kind::Header if first.is_none() => {
-                    let mut rlp = Vec::new();
-                    header.read(&mut entries, entry, &mut rlp)?;
-                    first = Some(HeaderView::decode(&rlp).with_context(place)?.number());
-                }
-                Kind::Body => {
-                    let number = first.with_context(place)?.saturating_add(index);
-                    index += 1;
-                    let Some(&block_hash) = self.answered.get(&number) else {
-                        entries.skip(entry)?;
-                        continue;
-                    };
-                    let mut rlp = Vec::new();
-                    body.read(&mut entries, entry, &mut rlp)?;
-                    let encodings = transactions(&rlp).with_context(place)?;
-                    let actions = self
-                        .audit
-                        .handle(Event::Transactions { block_hash, encodings: &encodings });
-                    self.note(&actions, &format!("transactions of block {number}"));
-                }
-                _ => entries.skip(entry)?,
-            }
+            let encodings = transactions(&body).with_context(place)?;
+            let actions =
+                self.audit.handle(Event::Transactions { block_hash, encodings: &encodings });
+            self.note(&actions, &format!("transactions of block {number}"));
         }
         Ok(())
     }

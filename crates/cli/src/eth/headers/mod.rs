@@ -15,7 +15,7 @@ use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::header::{ChainError, HeaderChain, HeaderView};
 use chainsieve::simd::Backend;
 
-pub(crate) use e2store::{Compressed, Entries, Kind};
+pub(crate) use e2store::{Compressed, Entries, Entry, Kind};
 
 use crate::args::eth::HeaderFormat;
 use crate::output::grouped;
