@@ -5,6 +5,8 @@
 mod attacks;
 #[path = "audit/certificates.rs"]
 mod certificates;
+#[path = "support/corpus_index.rs"]
+mod corpus_index;
 #[path = "audit/evidence.rs"]
 mod evidence;
 #[path = "audit/lies.rs"]

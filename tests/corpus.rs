@@ -6,6 +6,8 @@
 mod checks;
 #[path = "support/corpus_files.rs"]
 mod corpus_files;
+#[path = "support/corpus_index.rs"]
+mod corpus_index;
 #[path = "support/entry_points.rs"]
 mod entry_points;
 #[path = "support/eth_corpus.rs"]

@@ -8,6 +8,8 @@ mod batches;
 #[path = "support/corpus_files.rs"]
 #[expect(dead_code, reason = "blocks are taken by file, not by name")]
 mod corpus_files;
+#[path = "support/corpus_index.rs"]
+mod corpus_index;
 #[path = "support/entry_points.rs"]
 #[expect(dead_code, reason = "outcomes are compared whole, not by index")]
 mod entry_points;

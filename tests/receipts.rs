@@ -9,6 +9,8 @@ mod allocation;
 mod blocks;
 #[path = "receipts/constructed.rs"]
 mod constructed;
+#[path = "support/corpus_index.rs"]
+mod corpus_index;
 #[cfg(feature = "op")]
 #[path = "receipts/deposits.rs"]
 mod deposits;

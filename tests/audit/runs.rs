@@ -14,6 +14,8 @@ use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::simd::Backend;
 
+use crate::corpus_index::corpus_index;
+
 pub(crate) struct Block {
     pub(crate) number: u64,
     pub(crate) hash: B256,
@@ -158,16 +160,8 @@ pub(crate) fn fixture(number: u64) -> Block {
 /// # Panics
 /// Without a corpus where `CI` is set.
 pub(crate) fn corpus() -> Vec<Run> {
-    let Some(root) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty()) else {
-        assert!(std::env::var_os("CI").is_none(), "CI is set and CHAINSIEVE_CORPUS is not");
-        println!("fixtures only: CHAINSIEVE_CORPUS is not set");
-        return Vec::new();
-    };
-    let root = PathBuf::from(root).join("ethereum");
-    let index = std::fs::read(root.join("index.json")).expect("the index");
-    let index: serde_json::Value = serde_json::from_slice(&index).expect("JSON");
-    let names = index["files"].as_array().expect("files").iter();
-    let names = names.map(|file| file["file"].as_str().expect("a name"));
+    let Some((root, files)) = corpus_index("ethereum") else { return Vec::new() };
+    let names = files.iter().map(|file| file["file"].as_str().expect("a name"));
     let mut blocks: Vec<Block> = names
         .filter_map(|name| {
             let stem = name.strip_suffix(".receipts.rlp")?;

@@ -261,12 +261,8 @@ fn alloy_reads_the_same_logs() {
 
 /// A file under `CHAINSIEVE_CORPUS/ethereum`; none, with a line that says so, without a corpus.
 fn corpus_file(name: &str) -> Option<String> {
-    let Some(root) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty()) else {
-        assert!(std::env::var_os("CI").is_none(), "CI is set and CHAINSIEVE_CORPUS is not");
-        println!("skipped: CHAINSIEVE_CORPUS is not set");
-        return None;
-    };
-    let path = std::path::PathBuf::from(root).join("ethereum").join(name);
+    let (root, _) = crate::corpus_index::corpus_index("ethereum")?;
+    let path = root.join(name);
     Some(std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }
 

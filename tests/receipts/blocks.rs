@@ -6,6 +6,8 @@ use alloy_consensus::Header;
 use alloy_primitives::hex;
 use alloy_rlp::Decodable as _;
 
+use crate::corpus_index::corpus_index;
+
 /// A block's header and the consensus encodings of its receipts.
 pub(crate) struct RealBlock {
     pub(crate) name: String,
@@ -55,16 +57,8 @@ pub(crate) fn fixtures() -> Vec<RealBlock> {
 /// # Panics
 /// Without a corpus where `CI` is set.
 pub(crate) fn corpus() -> Vec<RealBlock> {
-    let Some(root) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty()) else {
-        assert!(std::env::var_os("CI").is_none(), "CI is set and CHAINSIEVE_CORPUS is not");
-        println!("fixtures only: CHAINSIEVE_CORPUS is not set");
-        return Vec::new();
-    };
-    let root = PathBuf::from(root).join("ethereum");
-    let index = std::fs::read(root.join("index.json")).expect("the index");
-    let index: serde_json::Value = serde_json::from_slice(&index).expect("JSON");
-    let names = index["files"].as_array().expect("files").iter();
-    let names = names.map(|file| file["file"].as_str().expect("a name").to_owned());
+    let Some((root, files)) = corpus_index("ethereum") else { return Vec::new() };
+    let names = files.iter().map(|file| file["file"].as_str().expect("a name"));
     let blocks: Vec<_> = names
         .filter_map(|name| {
             let stem = name.strip_suffix(".receipts.rlp")?;

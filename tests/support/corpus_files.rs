@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use crate::corpus_index::corpus_index;
 use crate::oracle::TestBlock;
 
 /// An entry of `index.json`.
@@ -40,18 +41,9 @@ impl Corpus {
     /// # Panics
     /// A corpus that is named but not there, or none at all where `CI` is set.
     pub(crate) fn open() -> Option<Self> {
-        let Some(root) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty())
-        else {
-            assert!(std::env::var_os("CI").is_none(), "CI is set and CHAINSIEVE_CORPUS is not");
-            println!("skipped: CHAINSIEVE_CORPUS is not set");
-            return None;
-        };
-        let root = PathBuf::from(root).join("bitcoin");
-        let index = std::fs::read(root.join("index.json"))
-            .unwrap_or_else(|e| panic!("{}: {e}", root.join("index.json").display()));
-        let index: serde_json::Value = serde_json::from_slice(&index).expect("JSON");
+        let (root, files) = corpus_index("bitcoin")?;
         let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-        let files = index["files"].as_array().expect("files").iter().map(|file| CorpusFile {
+        let files = files.iter().map(|file| CorpusFile {
             name: text(&file["file"]).expect("a name"),
             size: file["size"].as_u64().expect("a size"),
             format: text(&file["format"]).expect("a format"),

@@ -8,6 +8,8 @@ use alloy_primitives::{B256, Log, hex};
 use alloy_rlp::Decodable as _;
 use serde_json::Value;
 
+use crate::corpus_index::corpus_index;
+
 /// What the files of the corpus are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Format {
@@ -88,19 +90,11 @@ impl EthCorpus {
     /// # Panics
     /// Where `CI` is set and no corpus named.
     pub(crate) fn open() -> Option<Self> {
-        let Some(root) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty())
-        else {
-            assert!(std::env::var_os("CI").is_none(), "CI is set and CHAINSIEVE_CORPUS is not");
-            println!("skipped: CHAINSIEVE_CORPUS is not set");
-            return None;
-        };
-        let root = PathBuf::from(root).join("ethereum");
-        let index = std::fs::read(root.join("index.json")).expect("the index");
-        let index: Value = serde_json::from_slice(&index).expect("JSON");
-        let files = index["files"].as_array().expect("files").iter().map(|entry| EthFile {
+        let (root, files) = corpus_index("ethereum")?;
+        let files = files.into_iter().map(|entry| EthFile {
             name: entry["file"].as_str().expect("a name").to_owned(),
             format: Format::of(entry["format"].as_str().expect("a format")),
-            entry: entry.clone(),
+            entry,
         });
         Some(Self { files: files.collect(), root })
     }

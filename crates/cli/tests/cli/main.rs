@@ -1,6 +1,8 @@
 //! The binary as users call it: each command on real data, with wrong inputs, and its exit codes.
 
 mod blocks;
+#[path = "../../../../tests/support/corpus_index.rs"]
+mod corpus_index;
 mod eth;
 mod filter;
 mod mistakes;

@@ -59,11 +59,8 @@ fn stats_of_full_and_empty_filters() {
 /// The archive of blocks 0 to 8191, read whole.
 #[test]
 fn epoch_0_of_the_chain() {
-    let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") else {
-        eprintln!("CHAINSIEVE_CORPUS is not set: no archive to read");
-        return;
-    };
-    let path = PathBuf::from(corpus).join("ethereum/mainnet/era1/mainnet-00000-5ec1ffb8.era1");
+    let Some((corpus, _)) = corpus_index::corpus_index("ethereum") else { return };
+    let path = corpus.join("mainnet/era1/mainnet-00000-5ec1ffb8.era1");
     let path = path.to_str().expect("text");
     let json = json_of(&["eth", "stats", path], YES);
     assert_eq!((&json["blocks"], &json["linked"]), (&json!(8192), &json!(true)));
