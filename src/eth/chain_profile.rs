@@ -108,16 +108,12 @@ impl ChainProfile {
     /// [`receipts`](crate::eth::receipts) don't read: a block with one stays undecided if its
     /// filter does not rule a log out.
     pub fn of_chain_id(chain_id: u64) -> Option<Self> {
-        let known = KNOWN.iter().find(|known| known.ids.contains(&chain_id))?;
-        let stretch = |&(first, bloom, receipts, source): &Row| Stretch {
-            first,
-            bloom,
-            receipts,
-            source: Cow::Borrowed(source),
-        };
-        let stretches = known.rows.iter().map(stretch).collect();
-        let statuses_since = known.statuses_since;
-        Some(Self { name: Cow::Borrowed(known.name), stretches, statuses_since })
+        KNOWN.iter().find(|known| known.ids.contains(&chain_id)).map(Known::profile)
+    }
+
+    /// The profiles of all chains that are known here, each with its own [name](Self::name).
+    pub fn known() -> impl Iterator<Item = Self> {
+        KNOWN.iter().map(Known::profile)
     }
 
     /// What the caller says of a whole chain. What an audit under it proves is worth as much as
@@ -196,6 +192,22 @@ struct Known {
     /// First block with statuses in receipts, where there is a source.
     statuses_since: Option<u64>,
     rows: &'static [Row],
+}
+
+impl Known {
+    fn profile(&self) -> ChainProfile {
+        let stretch = |&(first, bloom, receipts, source): &Row| Stretch {
+            first,
+            bloom,
+            receipts,
+            source: Cow::Borrowed(source),
+        };
+        ChainProfile {
+            name: Cow::Borrowed(self.name),
+            stretches: self.rows.iter().map(stretch).collect(),
+            statuses_since: self.statuses_since,
+        }
+    }
 }
 
 use BloomSoundness::{Absent, Exact, Superset, Unsound};

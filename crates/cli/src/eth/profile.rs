@@ -5,12 +5,6 @@ use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope
 
 use crate::args::eth::{Scope, Soundness, TrustArgs};
 
-/// The chains that the library knows, by id, to find them by name.
-const IDS: [u64; 17] = [
-    1, 5, 10, 25, 137, 314, 324, 1329, 2009, 8453, 17_000, 32_769, 80_002, 84_532, 560_048,
-    11_155_111, 11_155_420,
-];
-
 const ASSUMED: &str = "assumed";
 
 /// The profile of `--chain` or `--assume-bloom`.
@@ -28,14 +22,14 @@ pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
         };
         return Ok(ChainProfile::assumed(ASSUMED, bloom, receipts));
     };
-    let profiles = || IDS.into_iter().filter_map(ChainProfile::of_chain_id);
     let found = match chain.parse() {
         Ok(id) => ChainProfile::of_chain_id(id),
         Err(_) if chain == "mainnet" => Some(ChainProfile::ethereum()),
-        Err(_) => profiles().find(|profile| profile.name() == chain),
+        Err(_) => ChainProfile::known().find(|profile| profile.name() == chain),
     };
     found.ok_or_else(|| {
-        let names: Vec<_> = profiles().map(|profile| profile.name().to_owned()).collect();
+        let names: Vec<_> =
+            ChainProfile::known().map(|profile| profile.name().to_owned()).collect();
         anyhow::anyhow!(
             "--chain {chain}: known are {} and their ids; of another chain say --assume-bloom and \
              --assume-receipts",
@@ -47,14 +41,4 @@ pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
 /// The trusted hashes.
 pub(crate) fn anchors(args: &TrustArgs) -> Vec<B256> {
     args.anchor.iter().map(|anchor| anchor.0).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_listed_chain_is_known() {
-        assert!(IDS.into_iter().all(|id| ChainProfile::of_chain_id(id).is_some()));
-    }
 }
