@@ -39,7 +39,8 @@ mod tree_checks;
 use std::collections::BTreeMap;
 
 use chainsieve::bitcoin::{Block, consensus};
-use chainsieve::btc::bip37::{BlockElements, MerkleBlock, merkle_root};
+use chainsieve::btc::bip37::{BlockElements, MerkleBlock};
+use chainsieve::btc::merkle_tree::merkle_root;
 
 use corpus_files::Corpus;
 

@@ -1,9 +1,11 @@
 //! Bitcoin.
 
+pub mod bip158;
 pub mod bip37;
 mod compact_size;
 #[cfg(feature = "descriptors")]
 pub mod descriptors;
+pub mod merkle_tree;
 pub mod proof_of_work;
 mod raw;
 pub mod script;

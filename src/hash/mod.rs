@@ -5,7 +5,11 @@ pub mod keccak;
 pub mod murmur3;
 #[cfg(feature = "btc")]
 pub(crate) mod sha256d;
+#[cfg(feature = "btc")]
+pub mod siphash;
 
 #[cfg(feature = "eth")]
 pub use keccak::{keccak256, keccak256_each};
 pub use murmur3::murmur3_32;
+#[cfg(feature = "btc")]
+pub use siphash::{SipKey, siphash_2_4};

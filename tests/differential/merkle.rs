@@ -7,7 +7,8 @@ use chainsieve::bitcoin::consensus::{deserialize, serialize};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::merkle_tree::{self, MerkleBlockError as Theirs, PartialMerkleTree};
 use chainsieve::bitcoin::{BlockHash, CompactTarget, MerkleBlock, TxMerkleNode, Txid};
-use chainsieve::btc::bip37::{self, Policy, Proof, ProofError, TreeError, merkle_root};
+use chainsieve::btc::bip37::{self, Policy, Proof, ProofError, TreeError};
+use chainsieve::btc::merkle_tree::merkle_root;
 
 use crate::mutation::mutated;
 use crate::rng::Rng;

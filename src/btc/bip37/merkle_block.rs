@@ -19,11 +19,11 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{TxMerkleNode, Txid};
 
 use super::PayloadError;
-use super::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage};
 use super::payload::nothing_left;
 use crate::btc::compact_size::{
     put_length, put_var_bytes, take, take_chunks, take_length, take_var_bytes,
 };
+use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage};
 use crate::hash::sha256d::{Message, sha256d_each};
 use crate::simd::Backend;
 
@@ -308,7 +308,7 @@ mod tests {
     use bitcoin::hashes::Hash as _;
 
     use super::hash_unmatched;
-    use crate::btc::bip37::merkle_tree::node;
+    use crate::btc::merkle_tree::node;
     use crate::simd::Backend;
 
     /// Every backend, against hashing each node from its leaves.

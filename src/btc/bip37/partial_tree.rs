@@ -8,7 +8,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{TxMerkleNode, Txid};
 
 use super::MerkleBlock;
-use super::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage, width};
+use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage, width};
 
 /// What the tree of a merkle block says, once it is found well-formed under the header's root.
 #[derive(Debug, Clone, PartialEq, Eq)]

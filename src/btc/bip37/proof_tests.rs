@@ -10,7 +10,8 @@ use bitcoin::{
     TxMerkleNode, TxOut, Txid, Witness,
 };
 
-use super::{Depth, HeaderLink, MerkleBlock, Policy, Proof, ProofError, TreeError, merkle_root};
+use super::{Depth, HeaderLink, MerkleBlock, Policy, Proof, ProofError, TreeError};
+use crate::btc::merkle_tree::merkle_root;
 use crate::btc::proof_of_work::ProofOfWorkError;
 
 const STRICT: Policy = Policy::Strict(Network::Bitcoin);

@@ -5,9 +5,8 @@ use bitcoin::consensus::encode::{deserialize, deserialize_hex};
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, TxMerkleNode, Txid};
 
-use super::{
-    MerkleBlock, MerkleBlockError, MerklePath, PathError, PayloadError, TreeError, merkle_root,
-};
+use super::{MerkleBlock, MerkleBlockError, PayloadError, TreeError};
+use crate::btc::merkle_tree::{MerklePath, PathError, merkle_root};
 
 fn txids(count: u32) -> Vec<Txid> {
     (0..count).map(|i| Txid::hash(&i.to_le_bytes())).collect()

@@ -17,10 +17,9 @@ use core::fmt;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network, Transaction, TxMerkleNode, Txid};
 
-use crate::btc::bip37::merkle_tree::{self, parent, preimage};
-use crate::btc::bip37::{
-    BloomFilter, MAX_BLOCK_TRANSACTIONS, MAX_FILTERADD_SIZE, MerkleBlock, MerklePath, PathError,
-    Policy, Proof, ProofError,
+use crate::btc::bip37::{BloomFilter, MAX_FILTERADD_SIZE, MerkleBlock, Policy, Proof, ProofError};
+use crate::btc::merkle_tree::{
+    self, MAX_BLOCK_TRANSACTIONS, MerklePath, PathError, parent, preimage,
 };
 use crate::btc::script::ops;
 

@@ -1,9 +1,10 @@
 //! Random runs with an honest node, in which messages, filters and connections cross.
 
 use super::node::{Random, World, chain, is_complaint, show, stranger, truth, watched};
+use crate::btc::bip37::UpdateMode;
 use crate::btc::bip37::wallet::session::ping_nonce;
 use crate::btc::bip37::wallet::{Event, EvidenceError, FilterPolicy, Finding};
-use crate::btc::bip37::{MerklePath, UpdateMode};
+use crate::btc::merkle_tree::MerklePath;
 
 fn policy() -> FilterPolicy {
     FilterPolicy::new(0xdead_beef)

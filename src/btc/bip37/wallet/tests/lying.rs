@@ -7,9 +7,8 @@ use super::node::{Random, World, block, script, show, stranger, truth, tx, txids
 use crate::btc::bip37::wallet::{
     Event, EvidenceError, FilterPolicy, Finding, Ground, OmissionEvidence,
 };
-use crate::btc::bip37::{
-    BloomFilter, MerkleBlock, MerklePath, PathError, ProofError, TreeError, UpdateMode,
-};
+use crate::btc::bip37::{BloomFilter, MerkleBlock, ProofError, TreeError, UpdateMode};
+use crate::btc::merkle_tree::{MerklePath, PathError};
 
 /// Three blocks; the second pays to script 0 at position 3, and the third spends that.
 fn world() -> World {

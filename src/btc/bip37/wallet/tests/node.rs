@@ -17,7 +17,8 @@ use crate::btc::bip37::wallet::{
     Action, BlockInChain, Config, Event, FilterPolicy, Finding, Label, Message, Session,
     TransactionInBlock, Watched,
 };
-use crate::btc::bip37::{BloomFilter, MerkleBlock, MerklePath, merkle_root};
+use crate::btc::bip37::{BloomFilter, MerkleBlock};
+use crate::btc::merkle_tree::{MerklePath, merkle_root};
 
 /// A small generator of numbers: xorshift.
 pub(super) struct Random(pub(super) u64);

@@ -16,17 +16,17 @@ use bitcoin::{TxMerkleNode, Txid};
 pub const MAX_BLOCK_TRANSACTIONS: u32 = 16_666;
 
 /// The number of nodes at `level` of a tree over `leaves`.
-pub(super) fn width(leaves: u32, level: u32) -> u32 {
+pub(crate) fn width(leaves: u32, level: u32) -> u32 {
     u32::try_from(u64::from(leaves).div_ceil(1 << level)).expect("no more than leaves")
 }
 
 /// The level of the root of a tree over `leaves`, at most 32.
-pub(super) fn height(leaves: u32) -> u32 {
+pub(crate) fn height(leaves: u32) -> u32 {
     u32::BITS - leaves.saturating_sub(1).leading_zeros()
 }
 
 /// The two children of an inner node as they are hashed.
-pub(super) fn preimage(left: &[u8; 32], right: &[u8; 32]) -> [u8; 64] {
+pub(crate) fn preimage(left: &[u8; 32], right: &[u8; 32]) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[..32].copy_from_slice(left);
     bytes[32..].copy_from_slice(right);
@@ -37,7 +37,7 @@ pub(super) fn preimage(left: &[u8; 32], right: &[u8; 32]) -> [u8; 64] {
 ///
 /// The three blocks go to the engine whole, padding included: its own padding takes a call per
 /// piece, which costs a tenth of the time.
-pub(super) fn parent(children: &[u8; 64]) -> [u8; 32] {
+pub(crate) fn parent(children: &[u8; 64]) -> [u8; 32] {
     let mut inner = sha256::HashEngine::default();
     inner.input(children);
     inner.input(&PADDING_OF_64);
@@ -65,7 +65,7 @@ const PADDED_32: [u8; 64] = {
 };
 
 /// The hash of the node at `position` of `level` over `txids`, of which it must have at least one.
-pub(super) fn node(txids: &[Txid], level: u32, position: u32) -> [u8; 32] {
+pub(crate) fn node(txids: &[Txid], level: u32, position: u32) -> [u8; 32] {
     if level == 0 {
         return txids[position as usize].to_byte_array();
     }

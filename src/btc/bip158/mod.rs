@@ -1,0 +1,30 @@
+//! BIP158: compact block filters, built, matched, scanned and audited.
+//!
+//! A filter holds the scripts of a block's outputs and of the outputs that it spends, as a
+//! Golomb-coded set. Everyone computes the same one, so a client asks it without telling anyone
+//! what it looks for.
+//!
+//! | step | type |
+//! |---|---|
+//! | build | [`BlockFilter::new`], [`gcs::encode`] |
+//! | read | [`gcs::GcsFilter`], strictly or as Bitcoin Core does |
+//! | match one filter | [`Matcher`] over [`PreparedScripts`] |
+//! | ask one filter again and again | [`DecodedFilter`] |
+//!
+//! # What an answer is worth
+//! A "no" is as good as the filter: filter headers are no part of consensus. A filter that cannot
+//! be read is an error, never a "no".
+//!
+//! Sources: BIP158; Bitcoin Core 28.1, `blockfilter.cpp`.
+
+mod block_filter;
+mod decoded;
+pub mod gcs;
+mod matcher;
+mod scripts;
+
+pub use block_filter::{BlockFilter, BuildError, filter_hash, filter_header, filter_key};
+pub use decoded::DecodedFilter;
+pub use gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
+pub use matcher::Matcher;
+pub use scripts::PreparedScripts;
