@@ -42,14 +42,13 @@ impl Scan {
         loop {
             window.clear();
             let mut order = Ok(());
-            let mut expected = self.cursor.next_height;
             for item in items.by_ref().take(size) {
-                order = check_order(expected, &item);
+                let last = window.last().map(|last| last.height + 1);
+                order = check_order(last.unwrap_or(self.cursor.next_height), &item);
                 if order.is_err() {
                     break;
                 }
                 window.push(item);
-                expected += 1;
             }
             let Some(first) = window.first() else {
                 return order.map(ControlFlow::Continue);

@@ -19,7 +19,7 @@ impl WalletId {
 /// read once.
 #[derive(Debug, Clone)]
 pub struct Wallets {
-    wallets: Vec<Wallet>,
+    members: Vec<Wallet>,
     /// The scripts of the wallets that are born.
     asked: PreparedScripts,
     /// Whose they are, with their indices there.
@@ -39,15 +39,15 @@ struct Wallet {
 impl Wallets {
     /// None yet, at `height`.
     pub(super) fn at(height: u32) -> Self {
-        let (wallets, owners) = (Vec::new(), Vec::new());
-        Self { wallets, asked: PreparedScripts::new(), owners, height, next_birthday: None }
+        let (members, owners) = (Vec::new(), Vec::new());
+        Self { members, asked: PreparedScripts::new(), owners, height, next_birthday: None }
     }
 
     /// Adds a wallet without scripts that looks at blocks from height `birthday` on, of those yet
     /// to be scanned.
     pub fn add(&mut self, birthday: u32) -> WalletId {
-        let id = u32::try_from(self.wallets.len()).expect("fewer than 2^32 wallets");
-        self.wallets.push(Wallet { birthday, scripts: PreparedScripts::new() });
+        let id = u32::try_from(self.members.len()).expect("fewer than 2^32 wallets");
+        self.members.push(Wallet { birthday, scripts: PreparedScripts::new() });
         if birthday > self.height {
             self.next_birthday = Some(self.next_birthday.map_or(birthday, |at| at.min(birthday)));
         }
@@ -60,7 +60,7 @@ impl Wallets {
     /// # Panics
     /// If these wallets never gave the id.
     pub fn push(&mut self, wallet: WalletId, script: &[u8]) -> usize {
-        let Wallet { birthday, scripts } = &mut self.wallets[wallet.index()];
+        let Wallet { birthday, scripts } = &mut self.members[wallet.index()];
         let index = scripts.push(script);
         if *birthday <= self.height {
             self.asked.push(script);
@@ -88,17 +88,17 @@ impl Wallets {
     /// # Panics
     /// If these wallets never gave the id.
     pub fn scripts(&self, wallet: WalletId) -> &PreparedScripts {
-        &self.wallets[wallet.index()].scripts
+        &self.members[wallet.index()].scripts
     }
 
     /// The number of wallets.
     pub fn len(&self) -> usize {
-        self.wallets.len()
+        self.members.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.wallets.is_empty()
+        self.members.is_empty()
     }
 
     /// The scripts of all wallets that are born, those of the last born last.
@@ -126,7 +126,7 @@ impl Wallets {
 
     /// Asks for the scripts of the wallets with such birthdays, too.
     fn ask_for(&mut self, is_born: impl Fn(u32) -> bool) {
-        for (id, Wallet { birthday, scripts }) in (0..).map(WalletId).zip(&self.wallets) {
+        for (id, Wallet { birthday, scripts }) in (0..).map(WalletId).zip(&self.members) {
             if is_born(*birthday) {
                 for index in 0..scripts.len() {
                     self.asked.push(scripts.get(index).expect("below the number of scripts"));
@@ -134,7 +134,7 @@ impl Wallets {
                 }
             }
         }
-        let birthdays = self.wallets.iter().map(|wallet| wallet.birthday);
+        let birthdays = self.members.iter().map(|wallet| wallet.birthday);
         self.next_birthday = birthdays.filter(|&birthday| birthday > self.height).min();
     }
 
