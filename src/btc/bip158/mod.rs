@@ -11,6 +11,7 @@
 //! | match one filter | [`Matcher`] over [`PreparedScripts`] |
 //! | ask one filter again and again | [`DecodedFilter`] |
 //! | ask many filters for many wallets | [`scan::Scan`] |
+//! | keep them in files | `container` (feature `std`) |
 //!
 //! # What an answer is worth
 //! A "no" is as good as the filter: filter headers are no part of consensus. A filter that cannot
@@ -19,6 +20,8 @@
 //! Sources: BIP158; Bitcoin Core 28.1, `blockfilter.cpp`.
 
 mod block_filter;
+#[cfg(feature = "std")]
+pub mod container;
 mod decoded;
 pub mod gcs;
 mod matcher;
