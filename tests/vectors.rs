@@ -1,4 +1,5 @@
-//! Published vectors, by name: the classic BIP37 cases, and a part of what Bitcoin Core answers.
+//! Published vectors, by name: the classic BIP37 cases, a part of what Bitcoin Core answers, and
+//! golden files.
 
 #[path = "support/checks.rs"]
 mod checks;
@@ -14,6 +15,8 @@ mod tree_checks;
 
 #[path = "vectors/bip37.rs"]
 mod bip37;
+#[path = "vectors/filter_container.rs"]
+mod filter_container;
 #[path = "vectors/geth_filters.rs"]
 mod geth_filters;
 
