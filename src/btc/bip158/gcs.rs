@@ -8,6 +8,7 @@ use crate::bits::bit_stream::{BitReader, BitWriter};
 use crate::bits::golomb_rice;
 use crate::btc::compact_size::{FieldError, MAX_SIZE, put_length, take_compact_size};
 use crate::hash::{SipKey, siphash_2_4};
+use crate::simd::Backend;
 
 /// What a set is coded with: `P` and `M` of BIP158.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -142,7 +143,8 @@ impl<'a> GcsFilter<'a> {
     ///
     /// # Errors
     /// Whatever the [`Acceptance`] does not let pass.
-    pub fn decode_into(&self, values: &mut Vec<u64>) -> Result<(), GcsError> {
+    pub fn decode_into(&self, backend: Backend, values: &mut Vec<u64>) -> Result<(), GcsError> {
+        let _ = backend;
         values.clear();
         values.reserve(self.num_elements as usize);
         let mut reader = BitReader::new(self.codes);
