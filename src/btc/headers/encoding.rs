@@ -1,0 +1,1 @@
+//! Bytes that a chain is kept as.
