@@ -53,6 +53,7 @@ use bitcoin::block::Header;
 
 pub use anchor::{Anchor, AnchorError};
 pub use chain::{HeaderChain, HeadersError, MAX_HEADERS, SIDE_HEADERS};
+pub use encoding::HeaderFileError;
 
 pub use rules::{HeaderError, required_bits};
 
