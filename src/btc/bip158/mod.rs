@@ -22,6 +22,8 @@ mod decoded;
 pub mod gcs;
 mod matcher;
 mod scripts;
+mod slots;
+mod values;
 
 pub use block_filter::{BlockFilter, BuildError, filter_hash, filter_header, filter_key};
 pub use decoded::DecodedFilter;
