@@ -10,6 +10,7 @@
 //! | read | [`gcs::GcsFilter`], strictly or as Bitcoin Core does |
 //! | match one filter | [`Matcher`] over [`PreparedScripts`] |
 //! | ask one filter again and again | [`DecodedFilter`] |
+//! | ask many filters for many wallets | [`scan::Scan`] |
 //!
 //! # What an answer is worth
 //! A "no" is as good as the filter: filter headers are no part of consensus. A filter that cannot
@@ -21,6 +22,7 @@ mod block_filter;
 mod decoded;
 pub mod gcs;
 mod matcher;
+pub mod scan;
 mod scripts;
 mod slots;
 mod values;
