@@ -62,18 +62,15 @@ pub(crate) fn synthetic() -> Subject {
 /// The filter of block 413,567 of the corpus that `CHAINSIEVE_CORPUS` names, without it of a small
 /// block of the fixtures. The scripts that the block spends are made up, one for each input.
 pub(crate) fn block() -> Subject {
-    let (height, raw) = match std::env::var_os("CHAINSIEVE_CORPUS") {
-        Some(corpus) => {
-            let file = Path::new(&corpus).join("bitcoin/mainnet/blocks/block_413567.raw");
-            let raw = std::fs::read(&file);
-            (413_567, raw.unwrap_or_else(|error| panic!("{}: {error}", file.display())))
-        }
-        None => {
-            println!("# CHAINSIEVE_CORPUS is not set: a small block of the fixtures instead");
-            let fixture = include_str!("../../fixtures/bitcoin/blocks/mainnet_757753.json");
-            let fixture: serde_json::Value = serde_json::from_str(fixture).expect("a fixture");
-            (757_753, hex::decode(fixture["block"].as_str().expect("a block")).expect("hex"))
-        }
+    let (height, raw) = if let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") {
+        let file = Path::new(&corpus).join("bitcoin/mainnet/blocks/block_413567.raw");
+        let raw = std::fs::read(&file);
+        (413_567, raw.unwrap_or_else(|error| panic!("{}: {error}", file.display())))
+    } else {
+        println!("# CHAINSIEVE_CORPUS is not set: a small block of the fixtures instead");
+        let fixture = include_str!("../../fixtures/bitcoin/blocks/mainnet_757753.json");
+        let fixture: serde_json::Value = serde_json::from_str(fixture).expect("a fixture");
+        (757_753, hex::decode(fixture["block"].as_str().expect("a block")).expect("hex"))
     };
     let block: Block = deserialize(&raw).expect("a block");
     let inputs = block.txdata.iter().skip(1).map(|tx| tx.input.len()).sum();

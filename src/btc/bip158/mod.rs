@@ -19,7 +19,10 @@
 //!
 //! Sources: BIP158; Bitcoin Core 28.1, `blockfilter.cpp`.
 
+pub mod audit;
 mod block_filter;
+pub mod block_scan;
+mod bound_block;
 #[cfg(feature = "std")]
 pub mod container;
 mod decoded;
@@ -27,8 +30,11 @@ pub mod gcs;
 mod matcher;
 pub mod scan;
 mod scripts;
+mod slots;
+mod values;
 
 pub use block_filter::{BlockFilter, BuildError, filter_hash, filter_header, filter_key};
+pub use bound_block::{BindError, BoundBlock};
 pub use decoded::DecodedFilter;
 pub use gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
 pub use matcher::Matcher;

@@ -1,17 +1,25 @@
 //! Scripts packed once, to be asked of many filters.
 
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 
-use super::gcs::{GcsFilter, scale};
-use crate::hash::siphash_each;
+use crate::hash::{Packed, SipKey};
 use crate::simd::Backend;
 
-/// A set of scripts to look for, in the order of insertion.
+/// A set of scripts to look for, in the order of insertion: packed for hashing once, as each
+/// filter hashes them under a key of its own.
+///
+/// An index stays with its script while the set grows. No basic filter contains an empty script,
+/// nor one that begins with `OP_RETURN` unless someone spent it, which no one can: to ask for
+/// those is to ask for false positives.
+///
+/// # Cost
+/// Adding a script copies it twice, so that a set can be made for one filter alone.
 #[derive(Debug, Clone, Default)]
 pub struct PreparedScripts {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    packed: Packed,
 }
 
 impl PreparedScripts {
@@ -21,10 +29,23 @@ impl PreparedScripts {
     }
 
     /// Adds a script, and returns its index. One that is there already gets another.
+    ///
+    /// # Panics
+    /// At 2<sup>32</sup> - 1 scripts.
     pub fn push(&mut self, script: &[u8]) -> usize {
+        let index = self.ends.len();
+        let packed_index = u32::try_from(index).ok().filter(|index| *index < u32::MAX);
+        self.packed.push(packed_index.expect("fewer than 2^32 - 1 scripts"), script);
         self.bytes.extend_from_slice(script);
         self.ends.push(self.bytes.len());
-        self.ends.len() - 1
+        index
+    }
+
+    /// Forgets all scripts, and keeps the memory for the next.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.packed.clear();
     }
 
     /// The number of scripts.
@@ -44,19 +65,24 @@ impl PreparedScripts {
         self.bytes.get(start..end)
     }
 
-    /// Replaces `values` by those of the scripts `range` under the key and range of `filter`, in
-    /// the order of the scripts.
-    pub(super) fn values(
+    /// The scripts in the order of their indices.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index).expect("below the number of scripts"))
+    }
+
+    /// Hands the indices of the scripts in `range`, in any order, and their hashes under `key` to
+    /// `take`, some at a time, until it breaks.
+    pub(super) fn hash_each(
         &self,
-        filter: &GcsFilter<'_>,
+        backend: Backend,
+        key: SipKey,
         range: Range<usize>,
-        values: &mut Vec<u64>,
-    ) {
-        let scripts: Vec<&[u8]> = range.filter_map(|index| self.get(index)).collect();
-        siphash_each(Backend::best(), filter.key(), &scripts, values);
-        for hash in values {
-            *hash = scale(*hash, filter.range());
-        }
+        take: impl FnMut(&[u32], &[u64]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let bound =
+            |index: usize| u32::try_from(index.min(self.len())).expect("as many were added");
+        let script = |index: u32| self.get(index as usize).expect("it was added");
+        self.packed.hash_each(backend, key, bound(range.start)..bound(range.end), script, take)
     }
 }
 

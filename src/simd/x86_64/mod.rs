@@ -36,6 +36,15 @@ fn last_offset(bytes: &[u8]) -> u32 {
     last.expect("4 to 2^31 - 1 bytes to gather from").cast_unsigned()
 }
 
+/// The last index of words that are gathered from, which masks any index.
+///
+/// Panics unless their number is a power of two.
+#[inline(always)]
+fn last_word_index(words: &[u64]) -> u64 {
+    assert!(words.len().is_power_of_two(), "{} words to gather from", words.len());
+    words.len() as u64 - 1
+}
+
 /// The byte order that reverses each lane, counted within 128 bits.
 const SWAP_BYTES: [u32; 16] = {
     let four = [0x0001_0203, 0x0405_0607, 0x0809_0a0b, 0x0c0d_0e0f];

@@ -1,0 +1,3 @@
+//! BIP157: compact block filters between peers.
+
+pub mod server;
