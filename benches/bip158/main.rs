@@ -8,6 +8,7 @@ mod timer;
 mod decoded;
 mod filters;
 mod matching;
+mod rescan;
 
 fn main() {
     let mut report = timer::Report::from_args();
@@ -16,6 +17,9 @@ fn main() {
     }
     if report.wants("decoded") {
         decoded::run(&mut report);
+    }
+    if report.wants("rescan") {
+        rescan::run(&mut report);
     }
     report.finish();
 }
