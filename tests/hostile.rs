@@ -13,6 +13,8 @@ mod eth_fixtures;
 mod eth_headers;
 #[path = "hostile/filter_container.rs"]
 mod filter_container;
+#[path = "hostile/filter_scan.rs"]
+mod filter_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
 #[path = "hostile/log_queries.rs"]
