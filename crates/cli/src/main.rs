@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use args::compact::HeadersCommand;
 use args::eth::EthCommand;
 use args::{BtcCommand, Cli, Command, FilterCommand, ProveCommand};
 use output::Report;
@@ -60,6 +61,15 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Filter(FilterCommand::New(args))) => btc::filter_new::run(args),
         Command::Btc(BtcCommand::Filter(FilterCommand::Inspect(args))) => {
             btc::filter_inspect::run(args)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::Build(args))) => {
+            btc::compact::build::run(args, cli.json)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::Scan(args))) => {
+            btc::compact::scan::run(args, cli.json)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::Headers(HeadersCommand::Verify(args)))) => {
+            btc::compact::headers::run(args)
         }
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),

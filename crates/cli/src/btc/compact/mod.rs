@@ -1,0 +1,8 @@
+//! `btc filter …` of compact block filters.
+
+mod blocks;
+pub(crate) mod build;
+mod files;
+pub(crate) mod headers;
+pub(crate) mod scan;
+mod scripts;
