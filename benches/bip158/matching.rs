@@ -50,8 +50,10 @@ fn fresh(report: &mut Report, subject: &Subject, count: usize) {
     let filter = subject.gcs();
     for backend in Backend::available() {
         let mut matcher = Matcher::new(backend);
+        let mut prepared = PreparedScripts::new();
         let mut ours = || {
-            let prepared: PreparedScripts = black_box(&scripts).iter().collect();
+            prepared.clear();
+            prepared.extend(black_box(&scripts));
             matcher.match_any(&filter, &prepared).expect("a filter")
         };
         let peer = || subject.peer_matches(black_box(&scripts));

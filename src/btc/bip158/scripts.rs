@@ -88,6 +88,8 @@ impl PreparedScripts {
 
 impl<S: AsRef<[u8]>> Extend<S> for PreparedScripts {
     fn extend<I: IntoIterator<Item = S>>(&mut self, scripts: I) {
+        let scripts = scripts.into_iter();
+        self.ends.reserve(scripts.size_hint().0);
         for script in scripts {
             self.push(script.as_ref());
         }
