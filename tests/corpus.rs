@@ -2,6 +2,8 @@
 //!
 //! Without the variable these tests say so and pass; with `CI` set they fail instead.
 
+#[path = "corpus/btc_headers.rs"]
+mod btc_headers;
 #[path = "support/checks.rs"]
 mod checks;
 #[path = "support/corpus_files.rs"]
