@@ -4,6 +4,8 @@
 
 #[path = "corpus/bip158.rs"]
 mod bip158;
+#[path = "corpus/btc_headers.rs"]
+mod btc_headers;
 #[path = "support/checks.rs"]
 mod checks;
 #[path = "support/corpus_files.rs"]

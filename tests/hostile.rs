@@ -4,6 +4,8 @@
 
 #[path = "hostile/allocation.rs"]
 mod allocation;
+#[path = "hostile/btc_header_chain.rs"]
+mod btc_header_chain;
 #[path = "hostile/eth_certificates.rs"]
 mod eth_certificates;
 #[path = "support/eth_fixtures.rs"]
@@ -28,6 +30,8 @@ mod oracle;
 mod payloads;
 #[path = "hostile/raw.rs"]
 mod raw;
+#[path = "support/regtest_headers.rs"]
+mod regtest_headers;
 #[path = "support/rng.rs"]
 #[expect(dead_code, reason = "not every kind of number is needed")]
 mod rng;

@@ -6,6 +6,8 @@ mod eth_bloom_laws;
 mod filter_laws;
 #[path = "properties/filter_scan.rs"]
 mod filter_scan;
+#[path = "properties/header_chain.rs"]
+mod header_chain;
 #[path = "properties/matching_laws.rs"]
 mod matching_laws;
 #[path = "support/oracle.rs"]
@@ -16,6 +18,8 @@ mod random_block;
 #[path = "support/random_filters.rs"]
 #[expect(dead_code, reason = "filters come from strategies here, only elements of blocks are used")]
 mod random_filters;
+#[path = "support/regtest_headers.rs"]
+mod regtest_headers;
 #[path = "support/rng.rs"]
 mod rng;
 #[expect(dead_code, reason = "only elements and payloads are used")]
