@@ -2,6 +2,10 @@
 //!
 //! Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012).
 
+use alloc::vec::Vec;
+
+use crate::simd::Backend;
+
 /// A key of 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SipKey {
@@ -44,6 +48,18 @@ pub fn siphash_2_4(key: SipKey, bytes: &[u8]) -> u64 {
     last[7] = length;
     state.compress(u64::from_le_bytes(last));
     state.finish()
+}
+
+/// Replaces `hashes` by the SipHash-2-4 of each message, in order.
+pub(crate) fn siphash_each(
+    backend: Backend,
+    key: SipKey,
+    messages: &[&[u8]],
+    hashes: &mut Vec<u64>,
+) {
+    let _ = backend;
+    hashes.clear();
+    hashes.extend(messages.iter().map(|message| siphash_2_4(key, message)));
 }
 
 struct State([u64; 4]);

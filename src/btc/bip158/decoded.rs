@@ -6,6 +6,7 @@ use core::ops::Range;
 use super::gcs::{GcsError, GcsFilter, scale};
 use super::scripts::PreparedScripts;
 use crate::hash::{SipKey, siphash_2_4};
+use crate::simd::Backend;
 
 /// The values of a filter: for a recovery that reveals one script after the other, and for many
 /// wallets.
@@ -23,7 +24,7 @@ impl DecodedFilter {
     /// As [`GcsFilter::decode_into`].
     pub fn decode(filter: &GcsFilter<'_>) -> Result<Self, GcsError> {
         let mut values = Vec::new();
-        filter.decode_into(&mut values)?;
+        filter.decode_into(Backend::best(), &mut values)?;
         Ok(Self { key: filter.key(), range: filter.range(), values })
     }
 

@@ -56,8 +56,7 @@ impl Matcher {
         filter: &GcsFilter<'_>,
         scripts: &PreparedScripts,
     ) -> Result<Vec<usize>, GcsError> {
-        let _ = self.backend;
-        filter.decode_into(&mut self.values)?;
+        filter.decode_into(self.backend, &mut self.values)?;
         scripts.values(filter, 0..scripts.len(), &mut self.asked);
         let found = |(index, value): (usize, &u64)| {
             self.values.binary_search(value).is_ok().then_some(index)

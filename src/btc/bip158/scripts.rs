@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::gcs::GcsFilter;
+use super::gcs::{GcsFilter, scale};
+use crate::hash::siphash_each;
+use crate::simd::Backend;
 
 /// A set of scripts to look for, in the order of insertion.
 #[derive(Debug, Clone, Default)]
@@ -50,8 +52,11 @@ impl PreparedScripts {
         range: Range<usize>,
         values: &mut Vec<u64>,
     ) {
-        values.clear();
-        values.extend(range.filter_map(|index| self.get(index)).map(|script| filter.value(script)));
+        let scripts: Vec<&[u8]> = range.filter_map(|index| self.get(index)).collect();
+        siphash_each(Backend::best(), filter.key(), &scripts, values);
+        for hash in values {
+            *hash = scale(*hash, filter.range());
+        }
     }
 }
 

@@ -1,0 +1,21 @@
+//! BIP158 against `bitcoin`'s `bip158`: filters matched, and asked again and again.
+//!
+//! `cargo bench --bench bip158 -- [--quick] [--json FILE] [PART …]`
+
+#[path = "../timer/mod.rs"]
+mod timer;
+
+mod decoded;
+mod filters;
+mod matching;
+
+fn main() {
+    let mut report = timer::Report::from_args();
+    if report.wants("match") {
+        matching::run(&mut report);
+    }
+    if report.wants("decoded") {
+        decoded::run(&mut report);
+    }
+    report.finish();
+}
