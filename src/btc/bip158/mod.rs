@@ -29,12 +29,13 @@ mod decoded;
 pub mod gcs;
 mod matcher;
 pub mod scan;
+mod revealed;
 mod scripts;
 mod slots;
 mod values;
 
 pub use block_filter::{BlockFilter, BuildError, filter_hash, filter_header, filter_key};
-pub use bound_block::{BindError, BoundBlock};
+pub use bound_block::{BindError, BoundBlock, Witnesses};
 pub use decoded::DecodedFilter;
 pub use gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
 pub use matcher::Matcher;
