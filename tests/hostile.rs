@@ -13,6 +13,8 @@ mod eth_certificates;
 mod eth_fixtures;
 #[path = "hostile/eth_headers.rs"]
 mod eth_headers;
+#[path = "hostile/filter_container.rs"]
+mod filter_container;
 #[path = "support/fixtures.rs"]
 mod fixtures;
 #[path = "hostile/log_queries.rs"]

@@ -1,5 +1,5 @@
-//! Published vectors, by name: the classic BIP37 cases, those of BIP158 and of SipHash, and a part
-//! of what Bitcoin Core answers.
+//! Published vectors, by name: the classic BIP37 cases, those of BIP158 and of SipHash, a part of
+//! what Bitcoin Core answers, and golden files.
 
 #[path = "support/checks.rs"]
 mod checks;
@@ -24,6 +24,8 @@ mod tree_checks;
 mod bip158;
 #[path = "vectors/bip37.rs"]
 mod bip37;
+#[path = "vectors/filter_container.rs"]
+mod filter_container;
 #[path = "vectors/geth_filters.rs"]
 mod geth_filters;
 #[path = "vectors/siphash.rs"]
