@@ -4,6 +4,8 @@
 
 #[path = "hostile/allocation.rs"]
 mod allocation;
+#[path = "hostile/bip158.rs"]
+mod bip158;
 #[path = "hostile/eth_certificates.rs"]
 mod eth_certificates;
 #[path = "support/eth_fixtures.rs"]
@@ -13,6 +15,8 @@ mod eth_fixtures;
 mod eth_headers;
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "support/gcs_reading.rs"]
+mod gcs_reading;
 #[path = "hostile/log_queries.rs"]
 mod log_queries;
 #[path = "hostile/merkle.rs"]
@@ -21,11 +25,15 @@ mod merkle;
 mod mutation;
 #[path = "hostile/mutations.rs"]
 mod mutations;
+#[expect(dead_code, reason = "blocks are not built here")]
+mod naive_gcs;
 #[path = "support/oracle.rs"]
 #[expect(dead_code, reason = "cases serve as payloads to damage, without their answers")]
 mod oracle;
 #[path = "hostile/payloads.rs"]
 mod payloads;
+#[path = "support/random_sets.rs"]
+mod random_sets;
 #[path = "hostile/raw.rs"]
 mod raw;
 #[path = "support/rng.rs"]
