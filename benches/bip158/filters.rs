@@ -129,7 +129,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
