@@ -5,10 +5,10 @@
 mod bank;
 #[path = "differential/batches.rs"]
 mod batches;
-#[path = "differential/bip158_match.rs"]
-mod bip158_match;
 #[path = "differential/bip158.rs"]
 mod bip158;
+#[path = "differential/bip158_match.rs"]
+mod bip158_match;
 #[path = "support/corpus_files.rs"]
 #[expect(dead_code, reason = "blocks are taken by file, not by name")]
 mod corpus_files;

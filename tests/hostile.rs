@@ -4,10 +4,10 @@
 
 #[path = "hostile/allocation.rs"]
 mod allocation;
-#[path = "hostile/btc_header_chain.rs"]
-mod btc_header_chain;
 #[path = "hostile/bip158.rs"]
 mod bip158;
+#[path = "hostile/btc_header_chain.rs"]
+mod btc_header_chain;
 #[path = "hostile/eth_certificates.rs"]
 mod eth_certificates;
 #[path = "support/eth_fixtures.rs"]
@@ -43,7 +43,6 @@ mod raw;
 #[path = "support/regtest_headers.rs"]
 mod regtest_headers;
 #[path = "support/rng.rs"]
-#[expect(dead_code, reason = "not every kind of number is needed")]
 mod rng;
 #[path = "hostile/scripts.rs"]
 mod scripts;
