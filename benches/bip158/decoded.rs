@@ -24,6 +24,9 @@ pub(crate) fn run(report: &mut Report) {
 fn absent(report: &mut Report, subject: &Subject, count: usize) {
     let sets = subject.absent(1, count, &mut Random(count as u64));
     let prepared: PreparedScripts = sets[0].iter().collect();
+    let alone = decoded(subject);
+    let name = format!("{}, decoded, each of {count} scripts alone", subject.name);
+    report.figure(&name, count, || sets[0].iter().filter(|s| alone.may_contain(s)).count());
     for backend in Backend::available() {
         let decoded = decoded(subject).with_backend(backend);
         let (ours, peer) = (|| decoded.match_any(&prepared), || subject.peer_matches(&sets[0]));
