@@ -32,6 +32,7 @@ mod eth_scans;
 mod gcs_checks;
 #[path = "support/gcs_reading.rs"]
 mod gcs_reading;
+#[expect(dead_code, reason = "what stands before the end of cut sets")]
 mod naive_gcs;
 mod naive_logs;
 #[path = "support/oracle.rs"]

@@ -43,7 +43,6 @@ mod raw;
 #[path = "support/regtest_headers.rs"]
 mod regtest_headers;
 #[path = "support/rng.rs"]
-#[expect(dead_code, reason = "not every kind of number is needed")]
 mod rng;
 #[path = "hostile/scripts.rs"]
 mod scripts;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use chainsieve::btc::bip158::{
     Acceptance, DecodedFilter, GcsError, GcsParams, Matcher, PreparedScripts,
-    gcs::{self, GcsParamsError},
+    gcs::{self, EncodeError, GcsParamsError},
 };
 use chainsieve::simd::Backend;
 
@@ -226,9 +226,7 @@ fn every_remainder_width() {
             for count in [0, 1, 2, 9, 300] {
                 let elements = elements(&mut rng, count);
                 let bytes = coding.encode(&elements);
-                let slices = elements.iter().map(Vec::as_slice);
-                let ours = gcs::encode(coding.params(), coding.key(), slices);
-                assert_eq!(ours.as_ref(), Ok(&bytes), "{coding:?}");
+                assert_eq!(coding.written(&elements), bytes, "{coding:?}");
                 let mut asked = queries(&mut rng, &elements, 30);
                 asked.extend(elements.iter().take(10).cloned());
                 let found = coding.check_matching(&bytes, &asked).expect("what was written");
@@ -247,6 +245,26 @@ fn every_remainder_width() {
         assert_eq!(GcsParams::new(p, 0), Err(GcsParamsError::ZeroM));
         let params = GcsParams::new(p, u32::MAX).expect("the limits");
         assert_eq!((params.p(), params.m()), (p, u32::MAX));
+    }
+}
+
+/// An M far above two to the P makes codes long without end; what is too long is refused before
+/// it is written.
+#[test]
+fn sets_that_would_be_written_without_end() {
+    let mut rng = Rng::new(0x158_4);
+    for (p, m) in [(0, u32::MAX), (1, u32::MAX), (0, 1 << 30)] {
+        let coding = Coding { k0: 1, k1: 2, p, m };
+        let elements: Vec<_> = (0..20).map(|_| rng.array::<30>()).collect();
+        let last = *coding.values(&elements).last().expect("twenty");
+        let input = elements.concat();
+        let slices = elements.iter().map(<[u8; 30]>::as_slice);
+        let written = survives("encode", &input, 40, 0, || {
+            gcs::encode(coding.params(), coding.key(), slices).map(drop)
+        });
+        // Each remainder may borrow from a quotient.
+        let Err(EncodeError::TooLong(bits)) = written else { panic!("{coding:?}: {written:?}") };
+        assert!(bits > gcs::MAX_ENCODED_BITS && bits.abs_diff(last >> p) <= 20 * 2, "{coding:?}");
     }
 }
 
