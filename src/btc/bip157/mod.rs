@@ -40,9 +40,14 @@
 //!
 //! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
 
+mod claims;
 mod config;
+mod dispute;
+mod filter_headers;
+mod filters;
 mod grade;
 mod messages;
+mod peers;
 mod sync;
 
 use std::boxed::Box;
@@ -56,6 +61,7 @@ use bitcoin::{Block, BlockHash};
 use core::time::Duration;
 
 use crate::btc::bip158::BlockFilter;
+use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::headers::{BlockAt, ChainEvent};
 
 pub use config::{Config, ConfigError, Limits};
@@ -100,6 +106,9 @@ pub enum Event {
     BlockUnavailable(PeerId, BlockHash),
     /// A filter may match what the wallet watches, or cannot be read: its block is wanted.
     Matched(Box<VerifiedFilter>),
+    /// Someone shows that a filter is not that of a block, with transactions that the block alone
+    /// does not show.
+    Refuted(Box<InvalidFilter>),
     /// All filters from this height on are wanted again, for more scripts.
     Rescan(u32),
     /// Time has passed.
@@ -127,7 +136,7 @@ pub enum Action {
     /// What was said about these heights, both included, is worth this now, at the least.
     Graded(u32, u32, Grade),
     /// The blocks above this height are gone, and what was said about them.
-    Rollback(Option<u32>),
+    Rollback(u32),
     /// Know this.
     Report(Finding),
 }
@@ -214,8 +223,10 @@ pub enum Reason {
 pub struct FalseFilter {
     /// The block.
     pub at: BlockAt,
-    /// The filter's hash.
+    /// The hash of the filter that it claims.
     pub hash: FilterHash,
+    /// What shows it; `None` where the true filter is known by scripts of previous outputs.
+    pub proof: Option<InvalidFilter>,
 }
 
 /// How a peer contradicts itself.
