@@ -83,6 +83,12 @@ impl Interval {
         self.open == 0 && self.heights.len() == SPAN && self.vouched() == SPAN
     }
 
+    /// A hash is another now.
+    fn change(&mut self) {
+        self.ends = None;
+        self.committed = false;
+    }
+
     /// Whether the hashes of a complete interval lead from one header to the other.
     fn leads(&mut self, ends: [FilterHeader; 2]) -> bool {
         if self.heights.len() < SPAN {
@@ -98,13 +104,6 @@ impl Interval {
         }
         leads
     }
-}
-
-/// What became of a report.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Reported {
-    /// A claim among them that was refuted before.
-    pub(super) refuted: Option<(u32, FilterHash)>,
 }
 
 /// All claims.
@@ -264,16 +263,21 @@ impl Claims {
     }
 
     /// Takes a peer's hashes of consecutive heights of one interval, which follow what it has
-    /// reported before.
-    pub(super) fn report(&mut self, peer: PeerId, start: u32, hashes: &[FilterHash]) -> Reported {
-        let mut reported = Reported::default();
+    /// reported before. Returns a claim among them that is known to be false.
+    pub(super) fn report(
+        &mut self,
+        peer: PeerId,
+        start: u32,
+        hashes: &[FilterHash],
+    ) -> Option<(u32, FilterHash)> {
+        let mut refuted = None;
         let number = interval_of(start);
         while self.interval(number).is_none() {
             self.intervals.push(Interval::default());
         }
         for (height, &hash) in (start..).zip(hashes) {
             if self.refuted.contains(&(height, hash)) {
-                reported.refuted.get_or_insert((height, hash));
+                refuted.get_or_insert((height, hash));
             }
             let is_vouched = self.num_vouchers(height) > 0;
             let wanted = height >= self.first;
@@ -290,7 +294,7 @@ impl Claims {
             match at.answer {
                 Answer::Unwanted => {}
                 _ if at.audited => {
-                    reported.refuted.get_or_insert((height, hash));
+                    refuted.get_or_insert((height, hash));
                 }
                 _ if !is_vouched => {
                     at.hash = hash;
@@ -299,7 +303,7 @@ impl Claims {
                         at.answer = Answer::None;
                         interval.open += 1;
                     }
-                    interval.ends = None;
+                    interval.change();
                 }
                 Answer::Block => at.ambiguous = true,
                 Answer::None | Answer::Filter => {
@@ -312,7 +316,7 @@ impl Claims {
         let end = start as usize - first_of(number) as usize + hashes.len();
         self.vouch(peer, number, end);
         self.reach_back(start);
-        reported
+        refuted
     }
 
     /// Notes how a height was answered.
@@ -328,9 +332,10 @@ impl Claims {
         }
     }
 
-    /// Ends what is open about a height: its block was scanned. Of the hashes claimed, `left` are
-    /// not refuted.
-    pub(super) fn settle(&mut self, height: u32, left: &BTreeSet<FilterHash>, audited: bool) {
+    /// Ends what is open about a height: its block was scanned, and refuted these hashes.
+    pub(super) fn settle(&mut self, height: u32, refuted: &[FilterHash], audited: bool) {
+        let mut left = self.hashes(height);
+        left.retain(|hash| !refuted.contains(hash));
         let differing: Vec<_> = self.differing_at(height).map(|(peer, _)| (height, peer)).collect();
         for key in differing {
             self.differing.remove(&key);
@@ -338,12 +343,28 @@ impl Claims {
         self.answer(height, Answer::Block);
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
         let Some(at) = interval.heights.get_mut(place_of(height)) else { return };
-        at.ambiguous |= left.len() != 1;
+        at.ambiguous |= left.len() > 1;
         at.audited |= audited;
-        if !left.contains(&at.hash) {
-            interval.ends = None;
+        if refuted.contains(&at.hash) {
             at.hash = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
+            at.ambiguous |= left.is_empty();
+            interval.change();
         }
+    }
+
+    /// No filter is evidence about this height: it takes the block.
+    pub(super) fn doubt(&mut self, height: u32) {
+        let Some(interval) = self.interval_mut(interval_of(height)) else { return };
+        if let Some(at) = interval.heights.get_mut(place_of(height)) {
+            at.ambiguous = true;
+        }
+    }
+
+    /// Whether peers of an earlier run claim this.
+    pub(super) fn is_claimed_earlier(&self, height: u32, hash: FilterHash) -> bool {
+        let covers = |interval: &Interval| place_of(height) < interval.earlier.heights;
+        self.interval(interval_of(height)).is_some_and(covers)
+            && self.at(height).is_some_and(|at| at.hash == hash && !at.ambiguous)
     }
 
     /// Has all heights from `from` on answered again. Returns those whose filter is not known.
@@ -380,6 +401,9 @@ impl Claims {
     /// they turn out to commit to.
     pub(super) fn commit(&mut self, trusted: &BTreeMap<u32, FilterHeader>) -> Vec<u32> {
         let mut committed = Vec::new();
+        if trusted.is_empty() {
+            return committed;
+        }
         let mut above: Option<[FilterHeader; 2]> = None;
         for number in (self.first_interval..self.first_interval + self.num_intervals()).rev() {
             let interval = self.interval_mut(number).expect("counted");
@@ -389,17 +413,18 @@ impl Claims {
             if leads.is_some() && !interval.committed {
                 committed.push(number);
             }
-            interval.committed = leads.is_some();
+            interval.committed |= leads.is_some();
             above = leads;
         }
         committed
     }
 
-    /// The heights, in runs, that only filters answered and that nobody vouches for.
-    fn doubtful(&self, number: u32) -> Vec<RangeInclusive<u32>> {
+    /// The heights, in runs, that only filters answered and that nobody vouches for, though
+    /// someone did for so many.
+    fn doubtful(&self, number: u32, before: usize) -> Vec<RangeInclusive<u32>> {
         let Some(interval) = self.interval(number) else { return Vec::new() };
-        let vouched = interval.vouched();
-        let heights = (first_of(number)..).zip(&interval.heights).skip(vouched);
+        let heights = (first_of(number)..).zip(&interval.heights).take(before);
+        let heights = heights.skip(interval.vouched());
         runs(heights.filter(|(_, at)| at.answer == Answer::Filter).map(|(height, _)| height))
     }
 
@@ -416,20 +441,24 @@ impl Claims {
     /// nobody vouches now. Peers of an earlier run may be among the liars if `earlier`.
     pub(super) fn convict(&mut self, liars: &[PeerId], earlier: bool) -> Vec<RangeInclusive<u32>> {
         self.differing.retain(|(_, peer), _| !liars.contains(peer));
-        let mut reopened = Vec::new();
-        for number in self.first_interval..self.first_interval + self.num_intervals() {
-            let interval = self.interval_mut(number).expect("counted");
-            let before = interval.vouched();
+        self.withdraw(|interval| {
             interval.vouchers.retain(|voucher| !liars.contains(&voucher.peer));
             if earlier {
                 interval.earlier = Earlier::default();
             }
+        })
+    }
+
+    /// Takes vouchers from intervals.
+    fn withdraw(&mut self, take: impl Fn(&mut Interval)) -> Vec<RangeInclusive<u32>> {
+        let mut reopened = Vec::new();
+        for number in self.first_interval..self.first_interval + self.num_intervals() {
+            let interval = self.interval_mut(number).expect("counted");
+            let before = interval.vouched();
+            take(interval);
             if interval.vouched() < before {
                 self.reach_back(first_of(number));
-                reopened.extend(self.doubtful(number).into_iter().filter(|run| {
-                    // What was in doubt before is known to be.
-                    *run.start() < first_of(number) + u32::try_from(before).unwrap_or(u32::MAX)
-                }));
+                reopened.extend(self.doubtful(number, before));
             }
         }
         reopened.extend(self.promote());
@@ -451,7 +480,7 @@ impl Claims {
                 self.differing.remove(&(height, peer));
             }
             let interval = self.interval_mut(interval_of(height)).expect("differs there");
-            interval.ends = None;
+            interval.change();
             let at = interval.heights.get_mut(place_of(height)).expect("differs there");
             at.hash = hash;
             if at.answer == Answer::Filter {
@@ -462,10 +491,24 @@ impl Claims {
         reopened
     }
 
-    /// A peer is gone: what it vouched for stays, what it claims alone goes, but where `keep`.
-    pub(super) fn depart(&mut self, peer: PeerId, keep: impl Fn(u32, FilterHash) -> bool) {
+    /// A peer is gone. What it claimed goes too, but where `keep`, and where it was answered with:
+    /// up to the first height that is open. Returns the heights that were answered and for
+    /// which nobody vouches now.
+    pub(super) fn depart(
+        &mut self,
+        peer: PeerId,
+        keep: impl Fn(u32, FilterHash) -> bool,
+    ) -> Vec<RangeInclusive<u32>> {
         self.differing
             .retain(|&(height, claimant), &mut hash| claimant != peer || keep(height, hash));
+        self.withdraw(|interval| {
+            let first_open = interval.heights.iter().position(|at| at.answer == Answer::None);
+            let Some(first_open) = first_open.filter(|_| interval.open > 0) else { return };
+            for voucher in interval.vouchers.iter_mut().filter(|voucher| voucher.peer == peer) {
+                voucher.heights = voucher.heights.min(first_open);
+            }
+            interval.vouchers.retain(|voucher| voucher.heights > 0);
+        })
     }
 
     /// Forgets everything above this height.
@@ -485,7 +528,7 @@ impl Claims {
             return;
         }
         interval.heights.truncate(left);
-        interval.ends = None;
+        interval.change();
         interval.open = interval.heights.iter().filter(|at| at.answer == Answer::None).count();
         interval.earlier.heights = interval.earlier.heights.min(left);
         for voucher in &mut interval.vouchers {

@@ -179,10 +179,15 @@ impl Peer {
         self.requests.iter().any(|r| r.asked == Asked::Block && r.stop.hash == hash)
     }
 
-    /// Notes a part of an answer.
-    pub(super) fn progress(&mut self, request: usize, now: Duration) {
-        if let Some(request) = self.requests.get_mut(request) {
-            request.progress = now;
+    /// Counts a filter as come; the request is done with the last.
+    pub(super) fn count_filter(&mut self, request: usize, now: Duration) {
+        let Some(open) = self.requests.get_mut(request) else { return };
+        open.progress = now;
+        if let Asked::Filters { expected, done, .. } = &mut open.asked {
+            *done += 1;
+            if *done >= expected.len() {
+                self.requests.remove(request);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state machine: events in, actions out.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::vec::Vec;
 
 use bitcoin::bip158::FilterHeader;
@@ -41,6 +42,11 @@ pub(super) struct Turn<'a> {
 impl Turn<'_> {
     pub(super) fn report(&mut self, finding: Finding) {
         self.actions.push(Action::Report(finding));
+    }
+
+    fn reopen(&mut self, runs: Vec<RangeInclusive<u32>>) {
+        let actions = runs.into_iter().map(|run| Action::Reopened(*run.start(), *run.end()));
+        self.actions.extend(actions);
     }
 
     pub(super) fn block_at(&self, height: u32) -> Option<BlockAt> {
@@ -84,14 +90,14 @@ impl FilterSync {
                     peer.show_tip(hash, chain);
                 }
             }
-            Event::PeerDisconnected(peer) => self.remove(peer),
+            Event::PeerDisconnected(peer) => self.remove(peer, &mut turn),
             Event::Chain(events) => self.change_chain(&events, &mut turn),
             Event::CFCheckpt(peer, message) => self.take_checkpoints(peer, &message, &mut turn),
             Event::CFHeaders(peer, message) => self.take_headers(peer, &message, &mut turn),
             Event::CFilter(peer, message) => self.take_filter(peer, message, &mut turn),
             Event::Block(peer, block) => self.take_block(peer, *block, &mut turn),
             Event::BlockUnavailable(peer, hash) => self.miss_block(peer, hash),
-            Event::Matched(filter) => self.want_block(*filter, &turn),
+            Event::Matched(filter) => self.want_block(*filter, &mut turn),
             Event::Refuted(proof) => self.take_proof(&proof, &mut turn),
             Event::Rescan(height) => self.rescan(height),
             Event::Tick => {}
@@ -160,19 +166,20 @@ impl FilterSync {
     }
 
     /// A peer is gone, and with it the claims for which it has sent no filter.
-    fn remove(&mut self, id: PeerId) {
+    fn remove(&mut self, id: PeerId, turn: &mut Turn<'_>) {
         if self.peers.remove(&id).is_none() {
             return;
         }
         let inspections = &self.inspections;
-        self.claims.depart(id, |height, hash| {
+        let reopened = self.claims.depart(id, |height, hash| {
             inspections.get(&height).is_some_and(|open| open.contents.contains_key(&hash))
         });
+        turn.reopen(reopened);
     }
 
     pub(super) fn disconnect(&mut self, id: PeerId, reason: Reason, turn: &mut Turn<'_>) {
-        self.remove(id);
         turn.actions.push(Action::Disconnect(id, reason));
+        self.remove(id, turn);
     }
 
     /// Disconnects liars, and trusts nothing that only they vouched for. With `earlier`, peers of
@@ -189,9 +196,7 @@ impl FilterSync {
                 turn.actions.push(Action::Disconnect(*liar, reason.clone()));
             }
         }
-        for run in self.claims.convict(liars, earlier) {
-            turn.actions.push(Action::Reopened(*run.start(), *run.end()));
-        }
+        turn.reopen(self.claims.convict(liars, earlier));
     }
 
     fn change_chain(&mut self, events: &[ChainEvent], turn: &mut Turn<'_>) {
