@@ -17,13 +17,18 @@
 //!
 //! Sources: BIP158; Bitcoin Core 28.1, `blockfilter.cpp`.
 
+pub mod audit;
 mod block_filter;
+pub mod block_scan;
+mod bound_block;
 mod decoded;
 pub mod gcs;
 mod matcher;
+mod revealed;
 mod scripts;
 
 pub use block_filter::{BlockFilter, BuildError, filter_hash, filter_header, filter_key};
+pub use bound_block::{BindError, BoundBlock, Witnesses};
 pub use decoded::DecodedFilter;
 pub use gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
 pub use matcher::Matcher;
