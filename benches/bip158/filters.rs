@@ -13,7 +13,7 @@ use chainsieve::btc::bip158::{
 /// reads each filter once.
 pub(crate) struct Family {
     pub(crate) name: String,
-    filters: Vec<Filter>,
+    pub(crate) filters: Vec<Filter>,
 }
 
 /// A filter in both forms.
