@@ -88,10 +88,11 @@ fn take_count(bytes: &[u8]) -> Result<(u64, &[u8]), Fault> {
     };
     let (number, rest) = rest.split_at_checked(size).ok_or(Fault::CountCut)?;
     let count = number.iter().rev().fold(0, |count, byte| count << 8 | u64::from(*byte));
-    if compact_size(count).len() != size + 1 {
-        return Err(Fault::CountNonMinimal);
+    if compact_size(count).len() == size + 1 {
+        Ok((count, rest))
+    } else {
+        Err(Fault::CountNonMinimal)
     }
-    if count > 0x0200_0000 { Err(Fault::CountTooLarge) } else { Ok((count, rest)) }
 }
 
 impl Coding {
@@ -139,17 +140,13 @@ impl Coding {
     /// Reads a set to its last bit.
     pub(crate) fn read(self, bytes: &[u8]) -> Result<Reading, Fault> {
         let (count, codes) = take_count(bytes)?;
+        if count > 0x0200_0000 {
+            return Err(Fault::CountTooLarge);
+        }
         let mut bits = Bits { bytes: codes, at: 0 };
-        let mut values = Vec::new();
-        let mut value = 0_u128;
-        for _ in 0..count {
-            while bits.next().ok_or(Fault::Cut)? {
-                value += 1 << self.p;
-            }
-            for bit in (0..self.p).rev() {
-                value += u128::from(bits.next().ok_or(Fault::Cut)?) << bit;
-            }
-            values.push(value);
+        let values = self.whole_values(count, &mut bits);
+        if (values.len() as u64) < count {
+            return Err(Fault::Cut);
         }
         if bits.at.div_ceil(8) < codes.len() {
             return Err(Fault::Trailing);
@@ -163,13 +160,39 @@ impl Coding {
         Ok(Reading { values, over_range, padding })
     }
 
+    /// The count, and as many values as the bytes hold whole, whatever is behind them.
+    pub(crate) fn prefix(self, bytes: &[u8]) -> Result<(u64, Vec<u128>), Fault> {
+        let (count, codes) = take_count(bytes)?;
+        Ok((count, self.whole_values(count, &mut Bits { bytes: codes, at: 0 })))
+    }
+
+    fn whole_values(self, count: u64, bits: &mut Bits<'_>) -> Vec<u128> {
+        let mut values = Vec::new();
+        let mut value = 0;
+        while (values.len() as u64) < count {
+            let Some(delta) = self.take_delta(bits) else { break };
+            value += delta;
+            values.push(value);
+        }
+        values
+    }
+
+    fn take_delta(self, bits: &mut Bits<'_>) -> Option<u128> {
+        let mut delta = 0;
+        while bits.next()? {
+            delta += 1 << self.p;
+        }
+        for bit in (0..self.p).rev() {
+            delta += u128::from(bits.next()?) << bit;
+        }
+        Some(delta)
+    }
+
     /// The indices of the queries whose value is among those of the set.
     pub(crate) fn matching<Q: AsRef<[u8]>>(self, set: &Reading, queries: &[Q]) -> Vec<usize> {
         let count = set.values.len() as u64;
-        let contains = |query: &Q| {
-            let value = u128::from(self.value(count, query.as_ref()));
-            set.values.contains(&value)
-        };
+        let values: BTreeSet<u128> = set.values.iter().copied().collect();
+        let contains = |query: &Q| values.contains(&self.value(count, query.as_ref()).into());
         (0..queries.len()).filter(|index| contains(&queries[*index])).collect()
     }
 }

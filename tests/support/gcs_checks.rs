@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use chainsieve::bitcoin::ScriptBuf;
 use chainsieve::bitcoin::hashes::{Hash as _, sha256};
-use chainsieve::btc::bip158::{Acceptance, BlockFilter, gcs};
+use chainsieve::btc::bip158::{Acceptance, BlockFilter};
 
 use crate::naive_gcs::{Coding, basic_elements};
 use crate::oracle::{Case, TestBlock, count_kinds, from_hex};
@@ -88,9 +88,7 @@ fn large_set(case: &Case) {
 /// Asserts that every writer makes Core's bytes, and that all that went in is found.
 fn encoded(case: &Case, coding: Coding, elements: &[Vec<u8>]) -> Vec<u8> {
     case.assert_bytes("the naive coder", "encoded", &coding.encode(elements));
-    let slices = elements.iter().map(Vec::as_slice);
-    let bytes = gcs::encode(coding.params(), coding.key(), slices);
-    let bytes = bytes.unwrap_or_else(|e| panic!("{case}: {e}"));
+    let bytes = coding.written(elements);
     case.assert_bytes("the library", "encoded", &bytes);
 
     let reading = coding.check_reading(&bytes).unwrap_or_else(|e| panic!("{case}: {e:?}"));

@@ -2,7 +2,7 @@
 //! the reader written from the text.
 
 use chainsieve::btc::bip158::{
-    Acceptance, DecodedFilter, GcsError, GcsFilter, GcsParams, Matcher, PreparedScripts,
+    Acceptance, DecodedFilter, GcsError, GcsFilter, GcsParams, Matcher, PreparedScripts, gcs,
 };
 use chainsieve::hash::SipKey;
 use chainsieve::simd::Backend;
@@ -24,6 +24,20 @@ impl Coding {
         acceptance: Acceptance,
     ) -> Result<GcsFilter<'_>, GcsError> {
         GcsFilter::parse(self.params(), self.key(), bytes, acceptance)
+    }
+
+    /// What the library writes, the same on every backend.
+    pub(crate) fn written<E: AsRef<[u8]>>(self, elements: &[E]) -> Vec<u8> {
+        let encode_on = |backend| {
+            let elements = elements.iter().map(AsRef::as_ref);
+            gcs::encode_on(backend, self.params(), self.key(), elements).expect("few elements")
+        };
+        let elements = elements.iter().map(AsRef::as_ref);
+        let bytes = gcs::encode(self.params(), self.key(), elements).expect("few elements");
+        for backend in Backend::available() {
+            assert_eq!(hex::encode(encode_on(backend)), hex::encode(&bytes), "{backend:?}");
+        }
+        bytes
     }
 
     /// The library's values.
@@ -106,9 +120,11 @@ impl Coding {
                 let all = matching.map(|matching| matching.len() == queries.len());
                 assert_eq!(answers, (matching.cloned(), any, all), "{}", about());
                 if let (Some(decoded), Some(matching)) = (decoded, matching) {
+                    let decoded = decoded.with_backend(backend);
                     let by_decoded = decoded.matching(&scripts, 0..scripts.len());
                     assert_eq!(by_decoded, *matching, "{}", about());
                     assert_eq!(Some(decoded.match_any(&scripts)), any, "{}", about());
+                    assert_eq!(Some(decoded.match_all(&scripts)), all, "{}", about());
                     let found = |index: &usize| decoded.may_contain(&queries[*index]);
                     assert!((0..queries.len()).filter(found).eq(matching.iter().copied()));
                 }

@@ -8,9 +8,9 @@
 //!
 //! | request | answer | limit |
 //! |---|---|---|
-//! | `getcfilters` | a `cfilter` for each block, in the order of the chain | [`MAX_CFILTERS`] |
-//! | `getcfheaders` | one `cfheaders`: the filter header before the range, and its filter hashes | [`MAX_CFHEADERS`] |
-//! | `getcfcheckpt` | one `cfcheckpt`: the filter header at every [`CFCHECKPT_INTERVAL`] blocks | none |
+//! | `getcfilters` | a `cfilter` for each block, in the order of the chain | [`MAX_FILTERS`] |
+//! | `getcfheaders` | one `cfheaders`: the filter header before the range, and its filter hashes | [`MAX_HASHES`] |
+//! | `getcfcheckpt` | one `cfcheckpt`: the filter header at every [`CHECKPOINT_INTERVAL`] blocks | none |
 //!
 //! # Blocks that left the chain
 //! A client may ask for a block that a reorganization has just removed. As Core does, the server
@@ -43,16 +43,8 @@ use thiserror::Error;
 
 pub use memory::{MemoryFilterStore, StoreError};
 
+use super::{BASIC_FILTER, CHECKPOINT_INTERVAL, MAX_FILTERS, MAX_HASHES};
 use crate::btc::headers::{BlockAt, HeaderChain};
-
-/// The type of the basic filter, the only one there is.
-pub const BASIC_FILTER_TYPE: u8 = 0;
-/// The most filters that one request may ask for: Core's `MAX_GETCFILTERS_SIZE`.
-pub const MAX_CFILTERS: u32 = 1000;
-/// The most filter hashes that one request may ask for: Core's `MAX_GETCFHEADERS_SIZE`.
-pub const MAX_CFHEADERS: u32 = 2000;
-/// The blocks between two filter headers of a `cfcheckpt` message: Core's `CFCHECKPT_INTERVAL`.
-pub const CFCHECKPT_INTERVAL: u32 = 1000;
 
 /// Core's `STALE_RELAY_AGE_LIMIT`: 30 days, in seconds.
 const STALE_AGE_LIMIT: i64 = 30 * 24 * 60 * 60;
@@ -103,7 +95,7 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     fn filters(&self, request: &GetCFilters) -> Result<Reply, Refusal> {
         let GetCFilters { filter_type, start_height, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
-        branch.check_range(start_height, MAX_CFILTERS)?;
+        branch.check_range(start_height, MAX_FILTERS)?;
         let blocks = (start_height..=branch.stop.height)
             .map(|height| {
                 let block = branch.hash_at(height)?;
@@ -116,7 +108,7 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     fn headers(&self, request: &GetCFHeaders) -> Result<Reply, Refusal> {
         let GetCFHeaders { filter_type, start_height, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
-        branch.check_range(start_height, MAX_CFHEADERS)?;
+        branch.check_range(start_height, MAX_HASHES)?;
         let previous_filter_header = match start_height.checked_sub(1) {
             Some(height) => self.filter_header_at(&branch, height)?,
             None => FilterHeader::all_zeros(),
@@ -134,8 +126,8 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     fn checkpoints(&self, request: &GetCFCheckpt) -> Result<Reply, Refusal> {
         let GetCFCheckpt { filter_type, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
-        let filter_headers = (1..=branch.stop.height / CFCHECKPT_INTERVAL)
-            .map(|number| self.filter_header_at(&branch, number * CFCHECKPT_INTERVAL))
+        let filter_headers = (1..=branch.stop.height / CHECKPOINT_INTERVAL)
+            .map(|number| self.filter_header_at(&branch, number * CHECKPOINT_INTERVAL))
             .collect::<Result<_, _>>()?;
         let message = CFCheckpt { filter_type, stop_hash, filter_headers };
         Ok(Reply::one(NetworkMessage::CFCheckpt(message)))
@@ -151,7 +143,7 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
         if !self.services.has(ServiceFlags::COMPACT_FILTERS) {
             return Err(Violation::NotOffered);
         }
-        if filter_type != BASIC_FILTER_TYPE {
+        if filter_type != BASIC_FILTER {
             return Err(Violation::FilterType(filter_type));
         }
         let chain = self.chain;
@@ -312,7 +304,7 @@ impl Reply {
             *blocks = Vec::new().into_iter();
             return None;
         };
-        let filter_type = BASIC_FILTER_TYPE;
+        let filter_type = BASIC_FILTER;
         Some(NetworkMessage::CFilter(CFilter { filter_type, block_hash, filter }))
     }
 }
@@ -325,7 +317,7 @@ pub enum Violation {
     #[error("filters asked of a node that does not offer them")]
     NotOffered,
     /// A type of filter that there is not.
-    #[error("filter type {0}, the only one is {BASIC_FILTER_TYPE}")]
+    #[error("filter type {0}, the only one is {BASIC_FILTER}")]
     FilterType(u8),
     /// A block that is not known, or too far off the active chain.
     #[error("no block {0} to stop at")]

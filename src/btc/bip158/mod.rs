@@ -28,13 +28,14 @@ pub mod container;
 mod decoded;
 pub mod gcs;
 mod matcher;
+mod revealed;
 pub mod scan;
 mod scripts;
 mod slots;
 mod values;
 
 pub use block_filter::{BlockFilter, BuildError, filter_hash, filter_header, filter_key};
-pub use bound_block::{BindError, BoundBlock};
+pub use bound_block::{BindError, BoundBlock, Witnesses};
 pub use decoded::DecodedFilter;
 pub use gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
 pub use matcher::Matcher;

@@ -2,13 +2,27 @@
 //!
 //! Source: BIP158, "Golomb-Rice Coding".
 
+mod chains;
+mod lockstep;
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 
+use self::chains::{Chains, LaneChains, PlainChains};
 use super::bit_stream::{BitReader, BitWriter, WINDOW_BITS};
 use crate::simd::{Backend, Kernel, Lanes};
 
 /// Takes a code; `None` where the bytes end first. Saturates.
+#[inline]
 fn take(reader: &mut BitReader<'_>, p: u32) -> Option<u64> {
+    if let Some(window) = reader.window() {
+        let (value, bits) = in_window(!window, p);
+        if bits <= WINDOW_BITS {
+            reader.skip(bits);
+            return Some(value);
+        }
+    }
     let quotient = reader.take_unary()?;
     let remainder = reader.take_bits(p)?;
     Some(quotient.saturating_mul(1 << p) | remainder)
@@ -35,7 +49,6 @@ pub(crate) fn sums(
     count: usize,
     sums: &mut Vec<u64>,
 ) -> Option<u64> {
-    sums.clear();
     backend.run(TakeAll { codes, p, count, sums })
 }
 
@@ -46,21 +59,39 @@ struct TakeAll<'a> {
     sums: &'a mut Vec<u64>,
 }
 
+impl TakeAll<'_> {
+    /// Takes the most of the codes in lockstep where that is faster, and then the others.
+    #[inline(always)]
+    fn with_chains<const C: usize>(self, chains: impl Chains<C>) -> Option<u64> {
+        let Self { codes, p, count, sums } = self;
+        let mut reader = BitReader::at(codes, 0);
+        match lockstep::take_sums(chains, codes, p, count, sums) {
+            Some(position) => reader = BitReader::at(codes, position),
+            None => sums.clear(),
+        }
+        sums.reserve(count - sums.len());
+        take_sums(&mut reader, p, count, sums)?;
+        Some(reader.position())
+    }
+}
+
 impl Kernel for TakeAll<'_> {
     type Output = Option<u64>;
 
     #[inline(always)]
     fn scalar(self) -> Option<u64> {
-        self.sums.reserve(self.count);
-        let mut reader = BitReader::at(self.codes, 0);
-        take_sums(&mut reader, self.p, self.count, self.sums)?;
-        Some(reader.position())
+        let chains = PlainChains::new(self.codes, self.p);
+        self.with_chains(chains)
     }
 
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) -> Option<u64> {
-        let _ = lanes;
-        self.scalar()
+        // Four lanes are no faster than plain registers.
+        if L::LANES < 8 {
+            return self.scalar();
+        }
+        let chains = LaneChains::new(lanes, self.codes, self.p);
+        self.with_chains(chains)
     }
 }
 
@@ -81,19 +112,13 @@ pub(crate) fn take_sums(
     while sums.len() < count {
         if let Some(window) = reader.window() {
             let (first, first_bits) = in_window(!window, p);
-            let (second, second_bits) = in_window(!(window.unbounded_shl(first_bits)), p);
+            let (second, second_bits) = in_window(!window << (first_bits & 63), p);
             let bits = first_bits + second_bits;
             if bits <= WINDOW_BITS && sums.len() + 1 < count {
-                let pair = [sum.saturating_add(first), sum.saturating_add(first + second)];
                 reader.skip(bits);
+                let pair = [sum.saturating_add(first), sum.saturating_add(first + second)];
                 sums.extend(pair);
-                sum = pair[1];
-                continue;
-            }
-            if first_bits <= WINDOW_BITS {
-                reader.skip(first_bits);
-                sum = sum.saturating_add(first);
-                sums.push(sum);
+                [_, sum] = pair;
                 continue;
             }
         }
