@@ -12,7 +12,7 @@ use crate::simd::Backend;
 /// wallets.
 ///
 /// # Cost
-/// 10 to 12 bytes for each value; to ask takes a few nanoseconds a script.
+/// 11 to 14 bytes for each value; to ask takes a few nanoseconds a script.
 #[derive(Debug, Clone)]
 pub struct DecodedFilter {
     backend: Backend,

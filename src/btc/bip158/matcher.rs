@@ -14,7 +14,7 @@ use crate::simd::Backend;
 ///
 /// # Cost
 /// A filter is decoded, 8 bytes for each value, and each script hashed. Few scripts are searched
-/// in the values; for many, the values are entered into a table of slots first, of 2 to 4 bytes
+/// in the values; for many, the values are entered into a table of slots first, of 3 to 6 bytes
 /// for each, where most questions end at one bit. Nothing is allocated from filter to filter,
 /// except what [`matching`](Self::matching) returns.
 #[derive(Debug, Clone)]

@@ -88,6 +88,8 @@ impl PreparedScripts {
 
 impl<S: AsRef<[u8]>> Extend<S> for PreparedScripts {
     fn extend<I: IntoIterator<Item = S>>(&mut self, scripts: I) {
+        let scripts = scripts.into_iter();
+        self.ends.reserve(scripts.size_hint().0);
         for script in scripts {
             self.push(script.as_ref());
         }
@@ -99,5 +101,80 @@ impl<S: AsRef<[u8]>> FromIterator<S> for PreparedScripts {
         let mut set = Self::new();
         set.extend(scripts);
         set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ops::ControlFlow;
+
+    use super::PreparedScripts;
+    use crate::hash::{SipKey, siphash_2_4};
+    use crate::simd::Backend;
+
+    const KEY: SipKey = SipKey { k0: 3, k1: 7 };
+
+    /// Scripts of 0 to 99 bytes.
+    fn script(i: usize) -> Vec<u8> {
+        vec![u8::try_from(i % 256).unwrap(); i * 37 % 100]
+    }
+
+    fn check(set: &PreparedScripts, expected: &[Vec<u8>], range: core::ops::Range<usize>) {
+        assert_eq!(set.len(), expected.len());
+        assert!(set.iter().eq(expected));
+        assert_eq!(set.get(expected.len()), None);
+        for backend in Backend::available() {
+            let mut hashes = Vec::new();
+            let end = set.hash_each(backend, KEY, range.clone(), |indices, some| {
+                assert_eq!(indices.len(), some.len());
+                hashes.extend(indices.iter().copied().zip(some.iter().copied()));
+                ControlFlow::Continue(())
+            });
+            assert!(end.is_continue());
+            hashes.sort_unstable();
+            let expected = range.clone().map(|i| {
+                assert_eq!(set.get(i), Some(&expected[i][..]));
+                (u32::try_from(i).unwrap(), siphash_2_4(KEY, &expected[i]))
+            });
+            assert!(hashes.into_iter().eq(expected), "{backend:?}, {range:?}");
+        }
+    }
+
+    #[test]
+    fn indices_stay_while_a_set_grows() {
+        let (mut set, mut expected) = (PreparedScripts::new(), Vec::new());
+        assert!(set.is_empty());
+        for round in 0..30 {
+            let start = expected.len();
+            for i in start..start + round * 3 {
+                assert_eq!(set.push(&script(i)), i);
+                expected.push(script(i));
+            }
+            // What was added, what was there before, and some of both.
+            let len = expected.len();
+            for range in [start..len, 0..start, start / 2..start + (len - start) / 2] {
+                check(&set, &expected, range);
+            }
+        }
+        set.clear();
+        check(&set, &[], 0..0);
+        let again: Vec<_> = (5..300).map(script).collect();
+        set.extend(&again);
+        check(&set, &again, 0..again.len());
+        check(&again.iter().collect(), &again, 7..101);
+    }
+
+    #[test]
+    fn a_break_ends_the_hashing() {
+        let set: PreparedScripts = (0..5_000).map(script).collect();
+        for backend in Backend::available() {
+            let mut calls = 0;
+            let end = set.hash_each(backend, KEY, 0..set.len(), |_, _| {
+                calls += 1;
+                ControlFlow::Break(())
+            });
+            assert!(end.is_break());
+            assert_eq!(calls, 1);
+        }
     }
 }

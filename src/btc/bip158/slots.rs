@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 use super::gcs::scale;
 use crate::simd::{Backend, Kernel, Lanes};
 
-/// The range of a filter cut into slots of equal width, a power of two, of which one in 16 or
-/// fewer has values.
+/// The range of a filter cut into slots of equal width, a power of two. Most have no value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slots {
     /// A bit for each slot, the lowest of a word first: whether values fall into it.
@@ -17,17 +16,16 @@ pub(super) struct Slots {
     shift: u32,
 }
 
-/// Slots that stay in the first cache, at one bit each.
-const NEAR_SLOTS: usize = 1 << 18;
+/// Slots for each value at least: as a bit each, those of a block stay in the first cache.
+const SLOTS_PER_VALUE: usize = 16;
 
 impl Slots {
     /// Enters ascending values, those below `range`.
     pub(super) fn fill(&mut self, values: &[u64], range: u64) {
-        // Sixteen for each value at least while that stays near, two where it does not.
-        let num_values = values.len().next_power_of_two();
-        let num_slots = (num_values * 16).min(NEAR_SLOTS.max(num_values * 2)).max(64);
-        self.shift = (range.max(1) - 1).checked_ilog2().map_or(0, |bits| bits + 1);
-        self.shift = self.shift.saturating_sub(num_slots.ilog2());
+        let num_slots = (values.len() * SLOTS_PER_VALUE).next_power_of_two().max(64);
+        // The bits of the largest value, less those of the last slot.
+        let bits = range.saturating_sub(1).checked_ilog2().map_or(0, |highest| highest + 1);
+        self.shift = bits.saturating_sub(num_slots.ilog2());
         self.taken.clear();
         self.taken.resize(num_slots / 64, 0);
         self.first.resize(num_slots / 64, 0);
@@ -56,7 +54,12 @@ impl Slots {
             return false;
         }
         let first = self.first[index_of(value >> self.shift)] as usize;
-        values[first..].iter().find(|other| **other >= value) == Some(&value)
+        // A word has four values or so, but a liar's may have any number.
+        let (near, far) = values[first..].split_at((values.len() - first).min(16));
+        match near.last() {
+            Some(last) if *last < value => far.binary_search(&value).is_ok(),
+            _ => near.contains(&value),
+        }
     }
 
     /// Which of `hashes`, 256 at most, fall into taken slots once scaled to `range`: a bit for

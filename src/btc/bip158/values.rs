@@ -20,7 +20,7 @@ pub(super) struct Values {
 }
 
 /// To fill the slots with as many values takes as long as to search all values for one script.
-const VALUES_PER_SEARCH: usize = 8;
+const VALUES_PER_SEARCH: usize = 16;
 
 impl Values {
     /// Replaces the values by those of `filter`, which is to be asked for so many scripts.

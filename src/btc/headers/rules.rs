@@ -276,3 +276,7 @@ pub(super) fn median(times: &mut [u32]) -> u32 {
     times.sort_unstable();
     times[times.len() / 2]
 }
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

@@ -1,5 +1,10 @@
 //! Messages laid out for lanes.
 
+#![expect(
+    clippy::needless_range_loop,
+    reason = "over registers: a closure would not inline into the function with the CPU features"
+)]
+
 use alloc::vec::Vec;
 use core::ops::{ControlFlow, Range};
 
@@ -134,31 +139,46 @@ impl Kernel for HashBlocks<'_> {
 
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) {
+        // As many states as there are registers for.
+        if L::LANES == 8 {
+            self.interleaved::<L, 4>(lanes);
+        } else {
+            self.interleaved::<L, 2>(lanes);
+        }
+    }
+}
+
+impl HashBlocks<'_> {
+    /// `N` vectors at a time, whose rounds fill each other's waits.
+    #[inline(always)]
+    fn interleaved<L: Lanes, const N: usize>(self, lanes: L) {
         let (words, hashes) = (self.words.as_flattened(), self.hashes.as_flattened_mut());
         let block_length = self.num_words * 8;
         let num_vectors = words.len() / self.num_words / L::LANES;
-        // Where the first word of a vector's messages stands.
-        let start = |vector: usize| {
-            let message = vector * L::LANES;
-            message / 8 * block_length + message % 8
-        };
         let initial = LaneStates::new(lanes, self.key);
-        let mut vector = 0;
-        while vector < num_vectors {
-            // An odd last one is hashed twice.
-            let other = if vector + 1 < num_vectors { vector + 1 } else { vector };
-            let (mut at, mut at_other) = (start(vector), start(other));
-            let (mut a, mut b) = (initial, initial);
-            for _ in 0..self.num_words {
-                let words =
-                    [lanes.load_slice_64(&words[at..]), lanes.load_slice_64(&words[at_other..])];
-                LaneStates::compress_both(lanes, &mut a, &mut b, words);
-                (at, at_other) = (at + 8, at_other + 8);
+        let mut first = 0;
+        while first < num_vectors {
+            // Where the words of the vectors stand; behind the last vector, that one again.
+            let mut at = [0; N];
+            for i in 0..N {
+                let message = (first + i).min(num_vectors - 1) * L::LANES;
+                at[i] = message / 8 * block_length + message % 8;
             }
-            let [a, b] = LaneStates::finish_both(lanes, a, b);
-            lanes.store_slice_64(a, &mut hashes[vector * L::LANES..]);
-            lanes.store_slice_64(b, &mut hashes[other * L::LANES..]);
-            vector += 2;
+            let mut states = [initial; N];
+            for _ in 0..self.num_words {
+                let mut loaded = [lanes.splat_64(0); N];
+                for i in 0..N {
+                    loaded[i] = lanes.load_slice_64(&words[at[i]..]);
+                    at[i] += 8;
+                }
+                LaneStates::compress(lanes, &mut states, &loaded);
+            }
+            let finished = LaneStates::finish(lanes, states);
+            for i in 0..N {
+                let vector = (first + i).min(num_vectors - 1);
+                lanes.store_slice_64(finished[i], &mut hashes[vector * L::LANES..]);
+            }
+            first += N;
         }
     }
 }

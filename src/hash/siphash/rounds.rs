@@ -1,5 +1,10 @@
 //! The state of one hash, and of as many as there are lanes.
 
+#![expect(
+    clippy::needless_range_loop,
+    reason = "over registers: a closure would not inline into the function with the CPU features"
+)]
+
 use super::SipKey;
 use crate::simd::Lanes;
 
@@ -78,29 +83,38 @@ impl<L: Lanes> LaneStates<L> {
         self.0 = [v0, v1, v2, v3];
     }
 
-    /// Takes a word into each of two states, whose rounds fill each other's waits.
+    /// Takes a word into each lane of each state.
     #[inline(always)]
-    pub(super) fn compress_both(lanes: L, a: &mut Self, b: &mut Self, words: [L::W; 2]) {
-        a.0[3] = lanes.xor_64(a.0[3], words[0]);
-        b.0[3] = lanes.xor_64(b.0[3], words[1]);
-        a.round(lanes);
-        b.round(lanes);
-        a.round(lanes);
-        b.round(lanes);
-        a.0[0] = lanes.xor_64(a.0[0], words[0]);
-        b.0[0] = lanes.xor_64(b.0[0], words[1]);
+    pub(super) fn compress<const N: usize>(lanes: L, states: &mut [Self; N], words: &[L::W; N]) {
+        for i in 0..N {
+            states[i].0[3] = lanes.xor_64(states[i].0[3], words[i]);
+        }
+        Self::rounds::<N, 2>(lanes, states);
+        for i in 0..N {
+            states[i].0[0] = lanes.xor_64(states[i].0[0], words[i]);
+        }
     }
 
     #[inline(always)]
-    pub(super) fn finish_both(lanes: L, mut a: Self, mut b: Self) -> [L::W; 2] {
-        let end = lanes.splat_64(0xff);
-        a.0[2] = lanes.xor_64(a.0[2], end);
-        b.0[2] = lanes.xor_64(b.0[2], end);
-        for _ in 0..4 {
-            a.round(lanes);
-            b.round(lanes);
+    fn rounds<const N: usize, const ROUNDS: usize>(lanes: L, states: &mut [Self; N]) {
+        for _ in 0..ROUNDS {
+            for i in 0..N {
+                states[i].round(lanes);
+            }
         }
-        [a.hash(lanes), b.hash(lanes)]
+    }
+
+    #[inline(always)]
+    pub(super) fn finish<const N: usize>(lanes: L, mut states: [Self; N]) -> [L::W; N] {
+        let mut hashes = [lanes.splat_64(0xff); N];
+        for i in 0..N {
+            states[i].0[2] = lanes.xor_64(states[i].0[2], hashes[i]);
+        }
+        Self::rounds::<N, 4>(lanes, &mut states);
+        for i in 0..N {
+            hashes[i] = states[i].hash(lanes);
+        }
+        hashes
     }
 
     #[inline(always)]
