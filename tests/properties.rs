@@ -4,6 +4,8 @@
 mod eth_bloom_laws;
 #[path = "properties/filter_laws.rs"]
 mod filter_laws;
+#[path = "properties/filter_scan.rs"]
+mod filter_scan;
 #[path = "properties/matching_laws.rs"]
 mod matching_laws;
 #[path = "support/oracle.rs"]

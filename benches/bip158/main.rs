@@ -5,6 +5,7 @@
 #[path = "../timer/mod.rs"]
 mod timer;
 
+mod decode;
 mod decoded;
 mod filters;
 mod matching;
@@ -13,6 +14,9 @@ fn main() {
     let mut report = timer::Report::from_args();
     if report.wants("match") {
         matching::run(&mut report);
+    }
+    if report.wants("decode") {
+        decode::run(&mut report);
     }
     if report.wants("decoded") {
         decoded::run(&mut report);

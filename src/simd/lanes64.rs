@@ -41,4 +41,16 @@ pub(crate) trait Lanes64: Copy {
     fn gather_64(self, words: &[u64], indices: Self::W) -> Self::W;
     /// The lanes whose bit `position`, 0 to 63, is set: lane `i` in bit `i`.
     fn test_bit_64(self, a: Self::W, position: Self::W) -> u8;
+
+    // Of streams of bits.
+
+    fn sub_64(self, a: Self::W, b: Self::W) -> Self::W;
+    fn or_64(self, a: Self::W, b: Self::W) -> Self::W;
+    /// Each lane by its own count; zero from 64 on.
+    fn shl_each_64(self, a: Self::W, count: Self::W) -> Self::W;
+    /// 64 of zero.
+    fn leading_zeros_64(self, a: Self::W) -> Self::W;
+    /// The eight bytes, big-endian, at each offset of `bytes`, at least 8 of them. An offset past
+    /// the last eight bytes reads those.
+    fn gather_big_endian_64(self, bytes: &[u8], offsets: Self::W) -> Self::W;
 }

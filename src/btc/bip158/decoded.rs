@@ -26,7 +26,7 @@ impl DecodedFilter {
     /// As [`GcsFilter::decode_into`].
     pub fn decode(filter: &GcsFilter<'_>) -> Result<Self, GcsError> {
         let mut values = Values::default();
-        values.decode(filter, usize::MAX)?;
+        values.decode(Backend::best(), filter, usize::MAX)?;
         Ok(Self { backend: Backend::best(), values })
     }
 

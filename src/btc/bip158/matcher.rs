@@ -39,7 +39,7 @@ impl Matcher {
         filter: &GcsFilter<'_>,
         scripts: &PreparedScripts,
     ) -> Result<bool, GcsError> {
-        self.values.decode(filter, scripts.len())?;
+        self.values.decode(self.backend, filter, scripts.len())?;
         Ok(self.values.match_any(self.backend, scripts))
     }
 
@@ -52,7 +52,7 @@ impl Matcher {
         filter: &GcsFilter<'_>,
         scripts: &PreparedScripts,
     ) -> Result<bool, GcsError> {
-        self.values.decode(filter, scripts.len())?;
+        self.values.decode(self.backend, filter, scripts.len())?;
         Ok(self.values.match_all(self.backend, scripts))
     }
 
@@ -65,7 +65,7 @@ impl Matcher {
         filter: &GcsFilter<'_>,
         scripts: &PreparedScripts,
     ) -> Result<Vec<usize>, GcsError> {
-        self.values.decode(filter, scripts.len())?;
+        self.values.decode(self.backend, filter, scripts.len())?;
         Ok(self.values.matching(self.backend, scripts, 0..scripts.len()))
     }
 }

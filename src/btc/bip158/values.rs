@@ -29,10 +29,11 @@ impl Values {
     /// As [`GcsFilter::decode_into`].
     pub(super) fn decode(
         &mut self,
+        backend: Backend,
         filter: &GcsFilter<'_>,
         num_scripts: usize,
     ) -> Result<(), GcsError> {
-        filter.decode_into(&mut self.ascending)?;
+        filter.decode_into(backend, &mut self.ascending)?;
         (self.key, self.range) = (Some(filter.key()), filter.range());
         self.has_slots = num_scripts >= self.ascending.len() / VALUES_PER_SEARCH;
         if self.has_slots {

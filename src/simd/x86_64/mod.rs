@@ -56,3 +56,23 @@ const SWAP_BYTES: [u32; 16] = {
     }
     order
 };
+
+/// The byte order that reverses each word, counted within 128 bits.
+const SWAP_BYTES_64: [u64; 8] = {
+    let two = [0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f];
+    let mut order = [0; 8];
+    let mut lane = 0;
+    while lane < 8 {
+        order[lane] = two[lane % 2];
+        lane += 1;
+    }
+    order
+};
+
+/// The last offset from which eight bytes can be gathered.
+///
+/// Panics unless there are at least eight bytes.
+#[inline(always)]
+fn last_offset_64(bytes: &[u8]) -> u64 {
+    bytes.len().checked_sub(8).expect("8 bytes to gather from at least") as u64
+}

@@ -2,12 +2,13 @@
 
 use core::arch::x86_64::{
     __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_i64gather_epi64, _mm512_loadu_si512,
-    _mm512_mul_epu32, _mm512_rolv_epi64, _mm512_set1_epi64, _mm512_shuffle_i64x2,
-    _mm512_sllv_epi64, _mm512_srlv_epi64, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
+    _mm512_lzcnt_epi64, _mm512_min_epu64, _mm512_mul_epu32, _mm512_or_si512, _mm512_rolv_epi64,
+    _mm512_set1_epi64, _mm512_shuffle_epi8, _mm512_shuffle_i64x2, _mm512_sllv_epi64,
+    _mm512_srlv_epi64, _mm512_storeu_si512, _mm512_sub_epi64, _mm512_ternarylogic_epi64,
     _mm512_test_epi64_mask, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
-use super::super::last_word_index;
+use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
 use super::Avx512;
 use crate::simd::Lanes64;
 
@@ -136,5 +137,35 @@ impl Lanes64 for Avx512 {
     fn test_bit_64(self, a: __m512i, position: __m512i) -> u8 {
         let bit = op!(_mm512_sllv_epi64(self.splat_64(1), position));
         op!(_mm512_test_epi64_mask(a, bit))
+    }
+
+    #[inline(always)]
+    fn sub_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_sub_epi64(a, b))
+    }
+
+    #[inline(always)]
+    fn or_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_or_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn shl_each_64(self, a: __m512i, count: __m512i) -> __m512i {
+        op!(_mm512_sllv_epi64(a, count))
+    }
+
+    #[inline(always)]
+    fn leading_zeros_64(self, a: __m512i) -> __m512i {
+        op!(_mm512_lzcnt_epi64(a))
+    }
+
+    #[inline(always)]
+    fn gather_big_endian_64(self, bytes: &[u8], offsets: __m512i) -> __m512i {
+        let last = self.splat_64(last_offset_64(bytes));
+        let offsets = op!(_mm512_min_epu64(offsets, last));
+        // SAFETY: every offset was brought down to at most `bytes.len() - 8`, so that the eight
+        // bytes there are inside.
+        let words = unsafe { _mm512_i64gather_epi64::<1>(offsets, bytes.as_ptr().cast()) };
+        op!(_mm512_shuffle_epi8(words, self.load_64(&SWAP_BYTES_64)))
     }
 }
