@@ -92,7 +92,7 @@ fn assert_is(chain: &HeaderChain, path: &[Header], work: Work) {
     let tip = chain.tip();
     assert_eq!(
         (tip.height as usize, tip.hash),
-        (path.len() - 1, path.last().unwrap().block_hash())
+        (path.len() - 1, path.last().expect("never empty").block_hash())
     );
     assert_eq!(chain.work(), work);
     assert_eq!(chain.headers_from(0), path);
