@@ -4,6 +4,12 @@
 mod eth_bloom_laws;
 #[path = "properties/filter_laws.rs"]
 mod filter_laws;
+#[path = "properties/filter_scan.rs"]
+mod filter_scan;
+#[path = "properties/gcs_laws.rs"]
+mod gcs_laws;
+#[path = "properties/gcs_statistics.rs"]
+mod gcs_statistics;
 #[path = "properties/header_chain.rs"]
 mod header_chain;
 #[path = "properties/matching_laws.rs"]

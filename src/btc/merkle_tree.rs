@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use bitcoin::hashes::{Hash as _, HashEngine as _, sha256};
-use bitcoin::{TxMerkleNode, Txid};
+use bitcoin::{Transaction, TxMerkleNode, Txid};
 
 /// Core's limit on `nTransactions` in a `merkleblock`: `MAX_BLOCK_WEIGHT` (4,000,000) over
 /// `MIN_TRANSACTION_WEIGHT` (240).
@@ -154,6 +154,48 @@ impl MerklePath {
         }
         Ok(TxMerkleNode::from_byte_array(hash))
     }
+
+    /// The root that the path gives to `txid` in a tree of `height` levels above the txids.
+    ///
+    /// The number of transactions is not needed: a node that is its own sibling is the last of
+    /// its level, so it stands left. A path that claims to come from the copy on its right comes
+    /// from behind the last transaction, and no other path can.
+    ///
+    /// # Errors
+    /// An index or a number of siblings that no tree of this height has, or a node on the right
+    /// that equals its sibling.
+    pub fn root_at_height(&self, txid: Txid, height: u32) -> Result<TxMerkleNode, PathError> {
+        let height = height.min(self::height(MAX_BLOCK_TRANSACTIONS));
+        if self.siblings.len() != height as usize {
+            return Err(PathError::Length { siblings: self.siblings.len(), height });
+        }
+        let places = 1 << height;
+        if self.index >= places {
+            let index = self.index;
+            return Err(PathError::IndexOutOfRange { index, num_transactions: places });
+        }
+        let mut hash = txid.to_byte_array();
+        for (level, sibling) in (0..height).zip(&self.siblings) {
+            let sibling = sibling.as_byte_array();
+            let is_right = self.index >> level & 1 == 1;
+            if is_right && *sibling == hash {
+                return Err(PathError::Sibling { level });
+            }
+            let children =
+                if is_right { preimage(sibling, &hash) } else { preimage(&hash, sibling) };
+            hash = parent(&children);
+        }
+        Ok(TxMerkleNode::from_byte_array(hash))
+    }
+}
+
+/// A transaction with its path: what someone with the whole block shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionInBlock {
+    /// The transaction.
+    pub transaction: Transaction,
+    /// Its place under the merkle root.
+    pub path: MerklePath,
 }
 
 /// Why a merkle path fits no tree.

@@ -1,5 +1,7 @@
 //! Bitcoin.
 
+#[cfg(feature = "std")]
+pub mod bip157;
 pub mod bip158;
 pub mod bip37;
 mod compact_size;

@@ -18,19 +18,9 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network, Transaction, TxMerkleNode, Txid};
 
 use crate::btc::bip37::{BloomFilter, MAX_FILTERADD_SIZE, MerkleBlock, Policy, Proof, ProofError};
-use crate::btc::merkle_tree::{
-    self, MAX_BLOCK_TRANSACTIONS, MerklePath, PathError, parent, preimage,
-};
+pub use crate::btc::merkle_tree::TransactionInBlock;
+use crate::btc::merkle_tree::{self, MerklePath, PathError};
 use crate::btc::script::ops;
-
-/// A transaction with its path: what someone with the whole block shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TransactionInBlock {
-    /// The transaction.
-    pub transaction: Transaction,
-    /// Its place under the merkle root.
-    pub path: MerklePath,
-}
 
 /// A merkle block that leaves out a transaction which matches the filter it answers.
 ///
@@ -162,36 +152,13 @@ impl HeightEvidence {
 
 /// Checks that the path leads up to the root from a leaf of the block's tree, if the tree has
 /// this height.
-///
-/// The number of transactions, which is the answer's word, is not needed: a node that is its own
-/// sibling is the last of its level, so it stands left. A path that claims to come from the copy
-/// on its right comes from behind the last transaction, and no other path can.
 fn check_path(
     path: &MerklePath,
     txid: Txid,
     height: u32,
     block: &MerkleBlock,
 ) -> Result<(), EvidenceError> {
-    let height = height.min(merkle_tree::height(MAX_BLOCK_TRANSACTIONS));
-    if path.siblings.len() != height as usize {
-        return Err(PathError::Length { siblings: path.siblings.len(), height }.into());
-    }
-    let places = 1 << height;
-    if path.index >= places {
-        let index = path.index;
-        return Err(PathError::IndexOutOfRange { index, num_transactions: places }.into());
-    }
-    let mut hash = txid.to_byte_array();
-    for (level, sibling) in (0..height).zip(&path.siblings) {
-        let sibling = sibling.as_byte_array();
-        let is_right = path.index >> level & 1 == 1;
-        if is_right && *sibling == hash {
-            return Err(PathError::Sibling { level }.into());
-        }
-        let children = if is_right { preimage(sibling, &hash) } else { preimage(&hash, sibling) };
-        hash = parent(&children);
-    }
-    let root = TxMerkleNode::from_byte_array(hash);
+    let root = path.root_at_height(txid, height)?;
     if root == block.header.merkle_root {
         Ok(())
     } else {

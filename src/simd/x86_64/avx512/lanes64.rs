@@ -1,11 +1,14 @@
 //! Eight lanes of 64 bits in one register.
 
 use core::arch::x86_64::{
-    __m512i, _mm512_and_si512, _mm512_loadu_si512, _mm512_rolv_epi64, _mm512_set1_epi64,
-    _mm512_shuffle_i64x2, _mm512_storeu_si512, _mm512_ternarylogic_epi64, _mm512_unpackhi_epi64,
-    _mm512_unpacklo_epi64, _mm512_xor_si512,
+    __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_i64gather_epi64, _mm512_loadu_si512,
+    _mm512_lzcnt_epi64, _mm512_min_epu64, _mm512_mul_epu32, _mm512_or_si512, _mm512_rolv_epi64,
+    _mm512_set1_epi64, _mm512_shuffle_epi8, _mm512_shuffle_i64x2, _mm512_sllv_epi64,
+    _mm512_srlv_epi64, _mm512_storeu_si512, _mm512_sub_epi64, _mm512_ternarylogic_epi64,
+    _mm512_test_epi64_mask, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
+use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
 use super::Avx512;
 use crate::simd::Lanes64;
 
@@ -86,5 +89,83 @@ impl Lanes64 for Avx512 {
         };
         let ([a, c, e, g], [b, d, f, h]) = (turn(0), turn(1));
         [a, b, c, d, e, f, g, h]
+    }
+
+    #[inline(always)]
+    fn load_slice_64(self, from: &[u64]) -> __m512i {
+        self.load_64(from.first_chunk().expect("eight words"))
+    }
+
+    #[inline(always)]
+    fn store_slice_64(self, value: __m512i, to: &mut [u64]) {
+        self.store_64(value, to.first_chunk_mut().expect("eight words"));
+    }
+
+    #[inline(always)]
+    fn add_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_add_epi64(a, b))
+    }
+
+    #[inline(always)]
+    fn shr_each_64(self, a: __m512i, count: __m512i) -> __m512i {
+        op!(_mm512_srlv_epi64(a, count))
+    }
+
+    #[inline(always)]
+    fn mul_high_64(self, a: __m512i, b: __m512i) -> __m512i {
+        // The products of the halves, added up from the bottom.
+        let (half, low) = (self.splat_64(32), self.splat_64(u32::MAX.into()));
+        let (a_high, b_high) = (self.shr_each_64(a, half), self.shr_each_64(b, half));
+        let low_low = op!(_mm512_mul_epu32(a, b));
+        let high_low = op!(_mm512_mul_epu32(a_high, b));
+        let low_high = op!(_mm512_mul_epu32(a, b_high));
+        let high_high = op!(_mm512_mul_epu32(a_high, b_high));
+        let carried = self.add_64(high_low, self.shr_each_64(low_low, half));
+        let middle = self.add_64(low_high, self.and_64(carried, low));
+        let high = self.add_64(high_high, self.shr_each_64(carried, half));
+        self.add_64(high, self.shr_each_64(middle, half))
+    }
+
+    #[inline(always)]
+    fn gather_64(self, words: &[u64], indices: __m512i) -> __m512i {
+        let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
+        // SAFETY: every index was brought down to at most `words.len() - 1`.
+        unsafe { _mm512_i64gather_epi64::<8>(indices, words.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn test_bit_64(self, a: __m512i, position: __m512i) -> u8 {
+        let bit = op!(_mm512_sllv_epi64(self.splat_64(1), position));
+        op!(_mm512_test_epi64_mask(a, bit))
+    }
+
+    #[inline(always)]
+    fn sub_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_sub_epi64(a, b))
+    }
+
+    #[inline(always)]
+    fn or_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_or_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn shl_each_64(self, a: __m512i, count: __m512i) -> __m512i {
+        op!(_mm512_sllv_epi64(a, count))
+    }
+
+    #[inline(always)]
+    fn leading_zeros_64(self, a: __m512i) -> __m512i {
+        op!(_mm512_lzcnt_epi64(a))
+    }
+
+    #[inline(always)]
+    fn gather_big_endian_64(self, bytes: &[u8], offsets: __m512i) -> __m512i {
+        let last = self.splat_64(last_offset_64(bytes));
+        let offsets = op!(_mm512_min_epu64(offsets, last));
+        // SAFETY: every offset was brought down to at most `bytes.len() - 8`, so that the eight
+        // bytes there are inside.
+        let words = unsafe { _mm512_i64gather_epi64::<1>(offsets, bytes.as_ptr().cast()) };
+        op!(_mm512_shuffle_epi8(words, self.load_64(&SWAP_BYTES_64)))
     }
 }

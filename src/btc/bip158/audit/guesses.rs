@@ -1,0 +1,89 @@
+//! What may be said where scripts of spent outputs are not known.
+
+use alloc::vec::Vec;
+
+use bitcoin::{Script, TxIn};
+
+use super::known::{KnownInput, distinct};
+use super::{Suspicion, Unknown, Verdict};
+use crate::btc::bip158::revealed::any_candidate;
+use crate::btc::bip158::{BoundBlock, DecodedFilter, GcsFilter};
+use crate::btc::script::ops;
+
+/// The verdict on a filter that all known scripts agree with.
+pub(super) fn verdict(
+    block: &BoundBlock<'_>,
+    set: &GcsFilter<'_>,
+    decoded: &DecodedFilter,
+    inputs: &[KnownInput<'_>],
+) -> Verdict {
+    let known: Vec<_> = inputs.iter().map(|input| input.script.bytes()).collect();
+    let known_elements = distinct(block, &known).len();
+    let mut unknown = Unknown {
+        inputs: 0,
+        guessed: 0,
+        elements: (set.num_elements() as usize).saturating_sub(known_elements),
+    };
+    let mut suspicious = Vec::new();
+    for KnownInput { index, vin, input, .. } in inputs.iter().filter(|i| !i.script.is_known()) {
+        unknown.inputs += 1;
+        if !is_guess_plausible(input) {
+            continue;
+        }
+        if any_candidate(input, true, |script| decoded.may_contain(script.as_bytes())) {
+            unknown.guessed += 1;
+        } else {
+            suspicious.push((*index, *vin));
+        }
+    }
+    if suspicious.is_empty() {
+        return Verdict::Undecidable(unknown);
+    }
+    Verdict::Suspicious(Suspicion { inputs: suspicious, unknown })
+}
+
+/// Whether the input looks like a usual spend of a hash or of a taproot script path, so that it
+/// would be odd if none of the scripts that it may spend were in the filter.
+fn is_guess_plausible(input: &TxIn) -> bool {
+    if !input.witness.is_empty() {
+        let last = input.witness.last().unwrap_or_default();
+        let is_key_hash = input.witness.len() == 2
+            && input.witness.nth(0).is_some_and(is_signature)
+            && last.len() == 33
+            && is_key(last);
+        let is_control = |control: &[u8]| control.len() % 32 == 1 && control[0] >= 0xc0;
+        return input.script_sig.is_empty()
+            && (is_key_hash
+                || is_signature_script(last)
+                || input.witness.taproot_control_block().is_some_and(is_control));
+    }
+    if !input.script_sig.is_push_only() {
+        return false;
+    }
+    let pushes: Vec<_> = ops(input.script_sig.as_bytes()).map(|op| op.data).collect();
+    match pushes[..] {
+        [signature, key] if is_signature(signature) && is_key(key) => true,
+        // The witness may have been left away.
+        [program] if Script::from_bytes(program).is_witness_program() => true,
+        [.., script] => is_signature_script(script) && !is_signature(script) && !is_key(script),
+        [] => false,
+    }
+}
+
+/// Whether this may be a signature of the old kind, with its type of hash.
+fn is_signature(data: &[u8]) -> bool {
+    data.first() == Some(&0x30) && (9..=73).contains(&data.len())
+}
+
+/// Whether this may be a public key.
+fn is_key(data: &[u8]) -> bool {
+    matches!((data.first(), data.len()), (Some(2 | 3), 33) | (Some(4 | 6 | 7), 65))
+}
+
+/// Whether this is a script that checks a signature.
+fn is_signature_script(data: &[u8]) -> bool {
+    let mut ops = ops(data);
+    // OP_CHECKSIG to OP_CHECKMULTISIGVERIFY.
+    let checks = ops.by_ref().filter(|op| (0xac..=0xaf).contains(&op.opcode)).count() > 0;
+    checks && ops.is_well_formed()
+}

@@ -1,0 +1,73 @@
+//! What an input shows of the script that it spends.
+//!
+//! | input | the script is |
+//! |---|---|
+//! | scriptSig and witness | P2SH of the one push in the scriptSig, for certain |
+//! | witness alone | a witness program of unknown version |
+//! | scriptSig alone, or nothing | anything |
+//!
+//! The first row is consensus (BIP141; Core's `VerifyScript`): a witness is unexpected unless the
+//! script is a witness program, for which the scriptSig must be empty, or pays to the hash of
+//! one, for which the scriptSig must be exactly the push of it. So it holds for a valid
+//! transaction whose witness is the committed one. All else is a guess: a P2WSH spend may look
+//! like P2WPKH, versions 2 and up ask for nothing, and a bare script may take any pushes.
+
+use bitcoin::hashes::Hash as _;
+use bitcoin::key::TweakedPublicKey;
+use bitcoin::taproot::{ControlBlock, TapNodeHash, TapTweakHash};
+use bitcoin::{PubkeyHash, Script, ScriptBuf, ScriptHash, TxIn, WPubkeyHash, WScriptHash, Witness};
+use secp256k1::Secp256k1;
+
+use crate::btc::script::ops;
+
+/// The script that `input` spends, if it is a witness program wrapped into P2SH: certain for a
+/// valid transaction with its committed witness.
+pub(super) fn wrapped_script(input: &TxIn) -> Option<ScriptBuf> {
+    let (&length, program) = input.script_sig.as_bytes().split_first()?;
+    let is_program = Script::from_bytes(program).is_witness_program();
+    let is_wrapped = usize::from(length) == program.len() && is_program;
+    (is_wrapped && !input.witness.is_empty())
+        .then(|| ScriptBuf::new_p2sh(&ScriptHash::hash(program)))
+}
+
+/// Whether `test` holds for one of the scripts whose hash or key `input` shows: if the script
+/// that it spends is P2PKH, P2SH, P2WPKH, P2WSH or P2TR spent by its script path, it is among
+/// them.
+///
+/// The scriptSig is taken to hold nothing but pushes. A taproot output costs as much as a
+/// signature check, so it is worked out last, and only if it is asked for.
+pub(super) fn any_candidate(
+    input: &TxIn,
+    with_taproot: bool,
+    mut test: impl FnMut(&Script) -> bool,
+) -> bool {
+    if input.witness.is_empty() {
+        let Some(last) = ops(input.script_sig.as_bytes()).last().map(|op| op.data) else {
+            return false;
+        };
+        return test(&ScriptBuf::new_p2pkh(&PubkeyHash::hash(last)))
+            || test(&ScriptBuf::new_p2sh(&ScriptHash::hash(last)));
+    }
+    if !input.script_sig.is_empty() {
+        return wrapped_script(input).is_some_and(|script| test(&script));
+    }
+    let last = input.witness.last().unwrap_or_default();
+    let key_hash = |key| ScriptBuf::new_p2wpkh(&WPubkeyHash::hash(key));
+    input.witness.len() == 2 && test(&key_hash(last))
+        || test(&ScriptBuf::new_p2wsh(&WScriptHash::hash(last)))
+        || with_taproot && script_path_output(&input.witness).is_some_and(|script| test(&script))
+}
+
+/// The taproot output that a witness opens by a script: BIP341's computation from the script and
+/// its control block.
+fn script_path_output(witness: &Witness) -> Option<ScriptBuf> {
+    let control = ControlBlock::decode(witness.taproot_control_block()?).ok()?;
+    let script = witness.taproot_leaf_script()?.script;
+    let leaf = TapNodeHash::from_script(script, control.leaf_version);
+    let join = |node, sibling: &_| TapNodeHash::from_node_hashes(node, *sibling);
+    let root = control.merkle_branch.iter().fold(leaf, join);
+    let tweak = TapTweakHash::from_key_and_tweak(control.internal_key, Some(root)).to_scalar();
+    let secp = Secp256k1::verification_only();
+    let (output, _) = control.internal_key.add_tweak(&secp, &tweak).ok()?;
+    Some(ScriptBuf::new_p2tr_tweaked(TweakedPublicKey::dangerous_assume_tweaked(output)))
+}
