@@ -1,10 +1,14 @@
-//! The library against other implementations: a slow matcher written from the text, the
-//! messages and trees of `bitcoin`, the filter of `chain-gang`.
+//! The library against other implementations: slow ones written from the texts, the messages,
+//! trees and compact filters of `bitcoin`, the filter of `chain-gang`.
 
 #[path = "differential/bank.rs"]
 mod bank;
 #[path = "differential/batches.rs"]
 mod batches;
+#[path = "differential/bip158.rs"]
+mod bip158;
+#[path = "differential/bip158_match.rs"]
+mod bip158_match;
 #[path = "support/corpus_files.rs"]
 #[expect(dead_code, reason = "blocks are taken by file, not by name")]
 mod corpus_files;
@@ -27,6 +31,8 @@ mod eth_proofs;
 mod eth_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "support/gcs_reading.rs"]
+mod gcs_reading;
 #[path = "differential/log_queries.rs"]
 mod log_queries;
 #[path = "differential/matching.rs"]
@@ -35,6 +41,8 @@ mod matching;
 mod merkle;
 #[path = "support/mutation.rs"]
 mod mutation;
+#[expect(dead_code, reason = "blocks are compared with `bitcoin`'s")]
+mod naive_gcs;
 #[path = "support/oracle.rs"]
 #[expect(dead_code, reason = "no oracle cases here, only their blocks")]
 mod oracle;
@@ -46,6 +54,8 @@ mod peers;
 mod random_block;
 #[path = "support/random_filters.rs"]
 mod random_filters;
+#[path = "support/random_sets.rs"]
+mod random_sets;
 #[path = "differential/raw.rs"]
 mod raw;
 #[path = "support/rng.rs"]

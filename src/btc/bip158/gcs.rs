@@ -1,63 +1,19 @@
 //! Golomb-coded sets, for any parameters and key: Bitcoin Core's `GCSFilter`.
 
+mod encode;
+mod params;
+
 use alloc::vec::Vec;
 
 use thiserror::Error;
 
-use crate::bits::bit_stream::{BitReader, BitWriter};
+use crate::bits::bit_stream::BitReader;
 use crate::bits::golomb_rice;
-use crate::btc::compact_size::{FieldError, MAX_SIZE, put_length, take_compact_size};
+use crate::btc::compact_size::{FieldError, MAX_SIZE, take_compact_size};
 use crate::hash::{SipKey, siphash_2_4};
-
-/// What a set is coded with: `P` and `M` of BIP158.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct GcsParams {
-    p: u8,
-    m: u32,
-}
-
-impl GcsParams {
-    /// Those of the basic filter: `P` = 19, `M` = 784,931.
-    pub const BASIC: Self = Self { p: 19, m: 784_931 };
-    /// The largest `P` taken here; Bitcoin Core has no limit.
-    pub const MAX_P: u8 = 32;
-
-    /// Remainders of `p` bits, and about one false positive in `m` questions.
-    ///
-    /// # Errors
-    /// A `p` over [`MAX_P`](Self::MAX_P), or an `m` of 0.
-    pub const fn new(p: u8, m: u32) -> Result<Self, GcsParamsError> {
-        if p > Self::MAX_P {
-            return Err(GcsParamsError::RemainderBits(p));
-        }
-        if m == 0 {
-            return Err(GcsParamsError::ZeroM);
-        }
-        Ok(Self { p, m })
-    }
-
-    /// The bits of a remainder.
-    pub const fn p(self) -> u8 {
-        self.p
-    }
-
-    /// The inverse of the rate of false positives.
-    pub const fn m(self) -> u32 {
-        self.m
-    }
-}
-
-/// Why parameters are none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum GcsParamsError {
-    /// More bits of a remainder than are taken here.
-    #[error("remainders of {0} bits, the limit is {max}", max = GcsParams::MAX_P)]
-    RemainderBits(u8),
-    /// An `M` of 0 leaves no range for values.
-    #[error("M is 0, the least is 1")]
-    ZeroM,
-}
+use crate::simd::Backend;
+pub use encode::{EncodeError, MAX_ENCODED_BITS, encode, encode_on};
+pub use params::{GcsParams, GcsParamsError};
 
 /// How much is asked of bytes that claim to be a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,7 +59,7 @@ impl<'a> GcsFilter<'a> {
             _ => return Err(GcsError::CountTooLarge(count)),
         };
         // Each takes a zero behind its quotient, and the remainder.
-        let most = codes.len() as u64 * 8 / (u64::from(params.p) + 1);
+        let most = codes.len() as u64 * 8 / (u64::from(params.p()) + 1);
         if u64::from(num_elements) > most {
             return Err(GcsError::CountOverBytes { count: num_elements, most });
         }
@@ -120,7 +76,7 @@ impl<'a> GcsFilter<'a> {
 
     /// What the values are below, `F` = `N` * `M`.
     pub fn range(&self) -> u64 {
-        u64::from(self.num_elements) * u64::from(self.params.m)
+        u64::from(self.num_elements) * u64::from(self.params.m())
     }
 
     /// The key that elements are hashed with.
@@ -141,71 +97,47 @@ impl<'a> GcsFilter<'a> {
     /// Replaces `values` by those of the set, ascending; equal ones stand side by side.
     ///
     /// # Errors
-    /// Whatever the [`Acceptance`] does not let pass.
-    pub fn decode_into(&self, values: &mut Vec<u64>) -> Result<(), GcsError> {
-        values.clear();
-        values.reserve(self.num_elements as usize);
-        let mut reader = BitReader::new(self.codes);
-        let mut value = 0_u64;
-        for index in 0..self.num_elements {
-            let delta = golomb_rice::take(&mut reader, self.params.p)
-                .ok_or(GcsError::Truncated { index, count: self.num_elements })?;
-            value = value.saturating_add(delta);
-            if value >= self.range() && self.acceptance == Acceptance::Strict {
-                return Err(GcsError::ValueOverRange { index, value, range: self.range() });
-            }
-            values.push(value);
+    /// Whatever the [`Acceptance`] does not let pass; what `values` holds then is not defined.
+    pub fn decode_into(&self, backend: Backend, values: &mut Vec<u64>) -> Result<(), GcsError> {
+        let count = self.num_elements as usize;
+        let end = golomb_rice::sums(backend, self.codes, self.params.p(), count, values);
+        if self.acceptance == Acceptance::Strict {
+            self.check_range(values)?;
         }
-        let left = self.codes.len() * 8 - reader.position();
+        #[expect(clippy::cast_possible_truncation, reason = "at most the count, of 32 bits")]
+        let index = values.len() as u32;
+        let end = end.ok_or(GcsError::Truncated { index, count: self.num_elements })?;
+        let mut reader = BitReader::at(self.codes, end);
+        let left = reader.left();
         if left >= 8 {
-            return Err(GcsError::TrailingBytes(left / 8));
+            return Err(GcsError::TrailingBytes((left / 8) as usize));
         }
         #[expect(clippy::cast_possible_truncation, reason = "below 8")]
-        let padding = reader.take_bits(left as u8);
+        let padding = reader.take_bits(left as u32);
         if padding != Some(0) && self.acceptance == Acceptance::Strict {
             return Err(GcsError::PaddingNotZero);
         }
         Ok(())
+    }
+
+    /// Checks that the values, ascending, lie inside the range.
+    fn check_range(&self, values: &[u64]) -> Result<(), GcsError> {
+        let range = self.range();
+        if values.last().is_none_or(|&last| last < range) {
+            return Ok(());
+        }
+        let index = values.partition_point(|&value| value < range);
+        let value = values[index];
+        #[expect(clippy::cast_possible_truncation, reason = "below the count, of 32 bits")]
+        let index = index as u32;
+        Err(GcsError::ValueOverRange { index, value, range })
     }
 }
 
 /// `hash` scaled from 64 bits to `range`.
 #[inline]
 pub(crate) fn scale(hash: u64, range: u64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the high half of the product")]
-    let value = (u128::from(hash) * u128::from(range) >> 64) as u64;
-    value
-}
-
-/// Encodes the set of `elements`, each counted once.
-///
-/// # Errors
-/// More elements than a reader accepts.
-pub fn encode<'e>(
-    params: GcsParams,
-    key: SipKey,
-    elements: impl IntoIterator<Item = &'e [u8]>,
-) -> Result<Vec<u8>, EncodeError> {
-    let mut elements: Vec<&[u8]> = elements.into_iter().collect();
-    elements.sort_unstable();
-    elements.dedup();
-    let count = elements.len() as u64;
-    if count > MAX_SIZE {
-        return Err(EncodeError::TooMany(count));
-    }
-    let range = count * u64::from(params.m);
-    let mut values: Vec<u64> =
-        elements.iter().map(|element| scale(siphash_2_4(key, element), range)).collect();
-    values.sort_unstable();
-    let mut bytes = Vec::new();
-    put_length(&mut bytes, elements.len());
-    let mut writer = BitWriter::behind(bytes);
-    let mut last = 0;
-    for value in values {
-        golomb_rice::put(&mut writer, value - last, params.p);
-        last = value;
-    }
-    Ok(writer.finish())
+    (u128::from(hash) * u128::from(range) >> 64) as u64
 }
 
 /// Why bytes are no set.
@@ -256,13 +188,4 @@ pub enum GcsError {
     /// Ones in the bits that fill up the last byte.
     #[error("the bits that fill up the last byte are not zero")]
     PaddingNotZero,
-}
-
-/// Why a set cannot be encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum EncodeError {
-    /// More elements than any reader accepts.
-    #[error("{0} elements, the limit is {MAX_SIZE}")]
-    TooMany(u64),
 }

@@ -59,12 +59,12 @@ static COMPRESS: [u32; 256] = {
 impl Avx2 {
     #[inline]
     pub(in crate::simd) fn detect() -> Option<Self> {
-        cpu_has!("avx2", "bmi2", "popcnt").then_some(Self(()))
+        cpu_has!("avx2", "bmi2", "lzcnt", "popcnt").then_some(Self(()))
     }
 
     #[inline]
     pub(in crate::simd) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "avx2,bmi2,popcnt")]
+        #[target_feature(enable = "avx2,bmi2,lzcnt,popcnt")]
         fn with_features<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
             kernel.vector(lanes)
         }

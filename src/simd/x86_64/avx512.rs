@@ -33,12 +33,13 @@ mod lanes64;
 impl Avx512 {
     #[inline]
     pub(in crate::simd) fn detect() -> Option<Self> {
-        cpu_has!("avx512f", "avx512vl", "avx512bw", "bmi2", "popcnt").then_some(Self(()))
+        cpu_has!("avx512f", "avx512vl", "avx512bw", "avx512cd", "bmi2", "lzcnt", "popcnt")
+            .then_some(Self(()))
     }
 
     #[inline]
     pub(in crate::simd) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "avx512f,avx512vl,avx512bw,bmi2,popcnt")]
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512cd,bmi2,lzcnt,popcnt")]
         fn with_features<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
             kernel.vector(lanes)
         }

@@ -131,7 +131,7 @@ fn items(args: &NewArgs) -> anyhow::Result<Vec<Item>> {
         } else {
             path.display().to_string()
         };
-        read_lines(&text, &source, &policy)
+        read_lines(&text, &source, |item| Item::detect(item, &policy))
     };
     for item in &args.items {
         if item == "-" {

@@ -81,33 +81,8 @@ pub(crate) struct Element {
 impl Item {
     /// An item whose kind shows in its form or is written before a colon.
     pub(crate) fn detect(text: &str, policy: &Policy) -> anyhow::Result<Self> {
-        let text = text.trim();
-        if secret::holds_private_key(text) {
-            bail!(secret::NOT_SHOWN);
-        }
-        if let Some((kind, value)) = explicit(text) {
-            return Self::new(kind, value, policy);
-        }
-        if text.contains('(') {
-            return Self::new(Kind::Descriptor, text, policy);
-        }
-        if OutPoint::from_str(text).is_ok() {
-            return Self::new(Kind::Outpoint, text, policy);
-        }
-        if text.len() >= 66 && PublicKey::from_str(text).is_ok() {
-            return Self::new(Kind::Key, text, policy);
-        }
-        if looks_like_address(text) {
-            return Self::new(Kind::Address, text, policy);
-        }
-        let shown = shorten(text);
-        if ["xpub", "tpub", "ypub", "zpub"].iter().any(|prefix| text.starts_with(prefix)) {
-            bail!("{shown}: an extended key has no script: write a descriptor, as wpkh(KEY/0/*)");
-        }
-        if hex::decode(text).is_ok() {
-            bail!("{shown}: hex of several kinds: write script:HEX, data:HEX or txid:HEX");
-        }
-        bail!("{shown}: neither an address, TXID:VOUT, a public key nor a descriptor");
+        let (kind, value) = detect(text)?;
+        Self::new(kind, value, policy)
     }
 
     pub(crate) fn new(kind: Kind, text: &str, policy: &Policy) -> anyhow::Result<Self> {
@@ -149,13 +124,7 @@ impl Item {
                 self.push(data);
             }
             Kind::Descriptor => {
-                let (other, takes) = match policy.network {
-                    Network::Bitcoin => ("tpub", "testnet"),
-                    _ => ("xpub", "mainnet"),
-                };
-                if secret::words(&self.text).any(|word| word.starts_with(other)) {
-                    bail!("descriptor: {other} is of another chain; --network {takes} takes it");
-                }
+                check_descriptor_keys(&self.text, policy.network)?;
                 for derived in descriptor_scripts(&self.text, policy.range.0.clone())? {
                     self.push_script(derived.script.as_bytes(), derived.index);
                 }
@@ -178,15 +147,48 @@ impl Item {
     }
 }
 
+/// The kind of an item, which shows in its form or is written before a colon, and its text.
+pub(crate) fn detect(text: &str) -> anyhow::Result<(Kind, &str)> {
+    let text = text.trim();
+    if secret::holds_private_key(text) {
+        bail!(secret::NOT_SHOWN);
+    }
+    if let Some(explicit) = explicit(text) {
+        return Ok(explicit);
+    }
+    if text.contains('(') {
+        return Ok((Kind::Descriptor, text));
+    }
+    if OutPoint::from_str(text).is_ok() {
+        return Ok((Kind::Outpoint, text));
+    }
+    if text.len() >= 66 && PublicKey::from_str(text).is_ok() {
+        return Ok((Kind::Key, text));
+    }
+    if looks_like_address(text) {
+        return Ok((Kind::Address, text));
+    }
+    let shown = shorten(text);
+    if ["xpub", "tpub", "ypub", "zpub"].iter().any(|prefix| text.starts_with(prefix)) {
+        bail!("{shown}: an extended key has no script: write a descriptor, as wpkh(KEY/0/*)");
+    }
+    if hex::decode(text).is_ok() {
+        bail!("{shown}: hex of several kinds: write script:HEX, data:HEX or txid:HEX");
+    }
+    bail!("{shown}: neither an address, TXID:VOUT, a public key nor a descriptor");
+}
+
 /// Every item of a text, one per line, with the line in errors.
-pub(crate) fn read_lines(text: &str, source: &str, policy: &Policy) -> anyhow::Result<Vec<Item>> {
+pub(crate) fn read_lines<T>(
+    text: &str,
+    source: &str,
+    read: impl Fn(&str) -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<T>> {
     let mut items = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let item = without_comment(line).trim();
         if !item.is_empty() {
-            let item =
-                Item::detect(item, policy).with_context(|| format!("{source}, line {number}"))?;
-            items.push(item);
+            items.push(read(item).with_context(|| format!("{source}, line {number}"))?);
         }
     }
     Ok(items)
@@ -224,7 +226,19 @@ fn is_bech32(text: &str) -> bool {
     ["bc1", "tb1", "bcrt1"].iter().any(|prefix| lower.starts_with(prefix))
 }
 
-fn address(text: &str, network: Network) -> anyhow::Result<Address> {
+/// Refuses a descriptor with keys of another chain.
+pub(crate) fn check_descriptor_keys(text: &str, network: Network) -> anyhow::Result<()> {
+    let (other, takes) = match network {
+        Network::Bitcoin => ("tpub", "testnet"),
+        _ => ("xpub", "mainnet"),
+    };
+    if secret::words(text).any(|word| word.starts_with(other)) {
+        bail!("descriptor: {other} is of another chain; --network {takes} takes it");
+    }
+    Ok(())
+}
+
+pub(crate) fn address(text: &str, network: Network) -> anyhow::Result<Address> {
     let address = Address::<NetworkUnchecked>::from_str(text);
     // The parser's own error is about base58, which it tries last.
     let address = match address {

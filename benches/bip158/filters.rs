@@ -1,0 +1,156 @@
+//! What is asked: a synthetic filter, that of a block, and scripts that wallets have.
+
+use std::path::Path;
+
+use bitcoin::consensus::deserialize;
+use bitcoin::hashes::Hash as _;
+use bitcoin::{Block, BlockHash, ScriptBuf};
+use chainsieve::btc::bip158::{
+    Acceptance, BlockFilter, GcsFilter, GcsParams, PreparedScripts, filter_key, gcs,
+};
+
+/// Filters of one kind: so many that the CPU cannot learn their branches by heart, as a client
+/// reads each filter once.
+pub(crate) struct Family {
+    pub(crate) name: String,
+    pub(crate) filters: Vec<Filter>,
+}
+
+/// A filter in both forms.
+pub(crate) struct Filter {
+    ours: BlockFilter,
+    peer: bitcoin::bip158::BlockFilter,
+}
+
+/// A filter, and scripts that it does not contain, packed and as bytes.
+pub(crate) struct Question<'f> {
+    pub(crate) filter: &'f Filter,
+    pub(crate) scripts: Vec<Vec<u8>>,
+    pub(crate) prepared: PreparedScripts,
+}
+
+const FILTERS: u64 = 64;
+
+impl Filter {
+    fn new(ours: BlockFilter) -> Self {
+        let peer = bitcoin::bip158::BlockFilter::new(&ours.content);
+        Self { ours, peer }
+    }
+
+    pub(crate) fn gcs(&self) -> GcsFilter<'_> {
+        self.ours.gcs(Acceptance::Strict).expect("a filter")
+    }
+
+    /// Bitcoin's answer, its arguments in the form that costs it least.
+    pub(crate) fn peer_matches(&self, scripts: &[Vec<u8>]) -> bool {
+        let scripts = scripts.iter().map(Vec::as_slice);
+        self.peer.match_any(&self.ours.block_hash, scripts).expect("a filter")
+    }
+}
+
+impl Family {
+    fn new(what: &str, filters: Vec<Filter>) -> Self {
+        let name = format!("{what}, {} elements", filters[0].gcs().num_elements());
+        Self { name, filters }
+    }
+
+    /// The first filter alone.
+    pub(crate) fn into_first(mut self) -> Self {
+        self.filters.truncate(1);
+        Self { name: format!("{}, again and again", self.name), ..self }
+    }
+
+    /// Sets of `scripts`, each for one filter after the other, none of which it may contain: no
+    /// false positive ends a walk early.
+    pub(crate) fn absent<'f>(
+        &'f self,
+        questions: usize,
+        mut scripts: impl FnMut() -> Vec<Vec<u8>>,
+    ) -> Vec<Question<'f>> {
+        let question = |filter: &'f Filter| loop {
+            let scripts = scripts();
+            if !filter.peer_matches(&scripts) {
+                let prepared = scripts.iter().collect();
+                return Question { filter, scripts, prepared };
+            }
+        };
+        self.filters.iter().cycle().take(questions).map(question).collect()
+    }
+}
+
+/// Filters of 5,000 scripts.
+pub(crate) fn synthetic() -> Family {
+    let filter = |seed| {
+        let mut random = Random(seed << 32);
+        let block_hash = BlockHash::from_byte_array(random.bytes());
+        let scripts = random.scripts(5_000);
+        let elements = scripts.iter().map(Vec::as_slice);
+        let content = gcs::encode(GcsParams::BASIC, filter_key(&block_hash), elements);
+        Filter::new(BlockFilter { block_hash, content: content.expect("few") })
+    };
+    Family::new("synthetic", (0..FILTERS).map(filter).collect())
+}
+
+/// The filter of block 413,567 of the corpus that `CHAINSIEVE_CORPUS` names, without it of a small
+/// block of the fixtures. The scripts that the block spends are made up, one for each input, and
+/// others in each filter.
+pub(crate) fn block() -> Family {
+    let (height, raw): (u32, _) = if let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") {
+        let file = Path::new(&corpus).join("bitcoin/mainnet/blocks/block_413567.raw");
+        let raw = std::fs::read(&file);
+        (413_567, raw.unwrap_or_else(|error| panic!("{}: {error}", file.display())))
+    } else {
+        println!("# CHAINSIEVE_CORPUS is not set: a small block of the fixtures instead");
+        let fixture = include_str!("../../fixtures/bitcoin/blocks/mainnet_757753.json");
+        let fixture: serde_json::Value = serde_json::from_str(fixture).expect("a fixture");
+        (757_753, hex::decode(fixture["block"].as_str().expect("a block")).expect("hex"))
+    };
+    let block: Block = deserialize(&raw).expect("a block");
+    let inputs = block.txdata.iter().skip(1).map(|tx| tx.input.len()).sum();
+    println!("# block {height}: the scripts of its {inputs} spent outputs are made up");
+    let filter = |seed| {
+        let spent = Random(seed << 32 | u64::from(height)).scripts(inputs).into_iter();
+        let spent: Vec<ScriptBuf> = spent.map(ScriptBuf::from_bytes).collect();
+        let filter = BlockFilter::from_prevout_scripts(&block, &spent);
+        Filter::new(filter.expect("one for each input"))
+    };
+    Family::new(&format!("block {height}"), (0..FILTERS).map(filter).collect())
+}
+
+/// Numbers without a pattern, the same in every run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+        }
+        bytes
+    }
+
+    /// Scripts to look for, as many of each kind as wallets have: two fifths P2WPKH, a fifth each
+    /// of P2TR, P2SH and P2PKH.
+    pub(crate) fn scripts(&mut self, count: usize) -> Vec<Vec<u8>> {
+        let script = |_| match self.next() % 5 {
+            0 | 1 => [&[0x00, 0x14], &self.bytes::<20>()[..]].concat(),
+            2 => self.taproot(),
+            3 => [&[0xa9, 0x14], &self.bytes::<20>()[..], &[0x87]].concat(),
+            _ => [&[0x76, 0xa9, 0x14], &self.bytes::<20>()[..], &[0x88, 0xac]].concat(),
+        };
+        (0..count).map(script).collect()
+    }
+
+    /// A P2TR script.
+    pub(crate) fn taproot(&mut self) -> Vec<u8> {
+        [&[0x51, 0x20], &self.bytes::<32>()[..]].concat()
+    }
+}

@@ -1,0 +1,29 @@
+//! BIP158 against `bitcoin`'s `bip158`: filters matched, and asked again and again.
+//!
+//! `cargo bench --bench bip158 -- [--quick] [--json FILE] [PART …]`
+
+#[path = "../timer/mod.rs"]
+mod timer;
+
+mod decode;
+mod decoded;
+mod filters;
+mod matching;
+mod rescan;
+
+fn main() {
+    let mut report = timer::Report::from_args();
+    if report.wants("match") {
+        matching::run(&mut report);
+    }
+    if report.wants("decode") {
+        decode::run(&mut report);
+    }
+    if report.wants("decoded") {
+        decoded::run(&mut report);
+    }
+    if report.wants("rescan") {
+        rescan::run(&mut report);
+    }
+    report.finish();
+}

@@ -1,0 +1,84 @@
+//! What a sync is set up with.
+
+use std::collections::BTreeMap;
+
+use bitcoin::Network;
+use bitcoin::bip158::FilterHeader;
+use core::time::Duration;
+use thiserror::Error;
+
+use super::CHECKPOINT_INTERVAL;
+
+/// What a sync is set up with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The network, for the genesis block.
+    pub network: Network,
+    /// The first height whose filter is wanted: the wallet's birthday.
+    pub first: u32,
+    /// Filter headers that the caller trusts, by height. Who differs is disconnected unheard.
+    pub(super) checkpoints: BTreeMap<u32, FilterHeader>,
+    /// Of so many blocks, one on average is fetched and its filter audited; 0 for none. Which,
+    /// follows from the seed.
+    pub spot_audits: u32,
+    /// For the choice of spot audits. Peers must not know it.
+    pub seed: [u8; 16],
+    /// How much is kept, and how long is waited.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// A configuration with no checkpoints, the usual limits and one spot audit in 1,000 blocks.
+    pub fn new(network: Network, first: u32, seed: [u8; 16]) -> Self {
+        Self {
+            network,
+            first,
+            checkpoints: BTreeMap::new(),
+            spot_audits: 1_000,
+            seed,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Trusts the filter header at `height`.
+    ///
+    /// # Errors
+    /// A height that is no multiple of 1,000, since `cfcheckpt` has no headers of others.
+    pub fn trust(&mut self, height: u32, header: FilterHeader) -> Result<(), ConfigError> {
+        if height == 0 || !height.is_multiple_of(CHECKPOINT_INTERVAL) {
+            return Err(ConfigError::CheckpointHeight(height));
+        }
+        self.checkpoints.insert(height, header);
+        Ok(())
+    }
+}
+
+/// Why a configuration is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A checkpoint between those of `cfcheckpt`.
+    #[error("a checkpoint at height {0}, they are at the multiples of {CHECKPOINT_INTERVAL}")]
+    CheckpointHeight(u32),
+}
+
+/// How much a sync keeps, and how long it waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Peers at a time.
+    pub peers: usize,
+    /// Intervals of 1,000 blocks that are worked on at a time.
+    pub intervals: usize,
+    /// Blocks that are wanted at a time for disputes, spot audits and hits; with each, up to one
+    /// filter for each peer is kept.
+    pub inspections: usize,
+    /// How long a request waits before others take over. A peer is disconnected after four times
+    /// as long.
+    pub patience: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { peers: 8, intervals: 4, inspections: 16, patience: Duration::from_secs(30) }
+    }
+}

@@ -1,0 +1,312 @@
+//! BIP157: compact block filters between peers, as state machines without input and output: the
+//! client's side here, the node's in [`server`].
+//!
+//! A [`FilterSync`] takes events (peers, their messages, changes of the chain of headers, the
+//! time) and returns actions: messages to send, filters whose hash meets the claim of everyone
+//! who was heard, blocks to scan where the filters are no evidence, and findings.
+//!
+//! # How to drive it
+//! 1. Keep a [`HeaderChain`](crate::btc::headers::HeaderChain) and hand it to every
+//!    [`handle`](FilterSync::handle), already changed; hand the [`ChainEvent`]s of one change
+//!    over in one [`Event::Chain`].
+//! 2. [`Event::PeerConnected`] for each peer that offers `NODE_COMPACT_FILTERS` and full blocks,
+//!    and [`Event::PeerTip`] whenever it shows a block of the chain (its `headers` or `inv`):
+//!    Bitcoin Core disconnects who asks for a block that it does not know, so that a peer
+//!    without a tip is asked nothing.
+//! 3. Send what [`Action::Send`] says, hand over what comes back, close the connection on
+//!    [`Action::Disconnect`]; for such a peer [`Event::PeerDisconnected`] is not needed.
+//! 4. Ask every [`Action::Filter`] for the wallet's scripts. On a hit, **and on a filter that
+//!    cannot be read**, give it back with [`Event::Matched`]: its block is fetched, bound to its
+//!    header and to the filter, and comes with [`Action::Block`].
+//! 5. Scan every [`Action::Block`] for all scripts, whatever the filters say.
+//! 6. [`Event::Tick`] now and then, at least once per half of the patience.
+//!
+//! A wallet that has learnt of more scripts asks the filters that it keeps, or has them sent again
+//! with [`Event::Rescan`].
+//!
+//! # What an answer is worth
+//! Filter headers are no part of consensus. A "no" of a filter is worth its [`Grade`], and may be
+//! taken back by [`Action::Reopened`]. Where peers differ and the block does not decide, the
+//! block is scanned, which is certain. So with one honest peer nothing is missed for good, however
+//! many lie: each height on which it is contradicted is decided by the block.
+//!
+//! # What a liar costs
+//! A claim counts only with its filter: a peer that claims a hash must send a filter with that
+//! hash, or loses all its claims. For each height at most one block is fetched to settle
+//! a dispute, and one filter for each hash that is claimed; once a block has been scanned, claims
+//! about its height cost nothing more. So all liars together cost at most one download of the
+//! blocks (again for each rescan that the caller asks for), and each only up to the first lie
+//! that a block proves.
+//!
+//! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
+
+mod claims;
+mod config;
+mod dispute;
+mod filter_headers;
+mod filters;
+mod grade;
+mod messages;
+mod peers;
+pub mod server;
+mod sync;
+
+use std::boxed::Box;
+use std::vec::Vec;
+
+use bitcoin::bip158::{FilterHash, FilterHeader};
+use bitcoin::p2p::message_filter::{
+    CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters,
+};
+use bitcoin::{Block, BlockHash};
+use core::time::Duration;
+
+use crate::btc::bip158::BlockFilter;
+use crate::btc::bip158::audit::InvalidFilter;
+use crate::btc::headers::{BlockAt, ChainEvent};
+
+pub use config::{Config, ConfigError, Limits};
+pub use grade::Grade;
+pub use sync::FilterSync;
+
+/// The filter type of basic filters (BIP158).
+pub const BASIC_FILTER: u8 = 0;
+/// The most filters that one `getcfilters` may ask for (BIP157, Core's `MAX_GETCFILTERS_SIZE`).
+pub const MAX_FILTERS: u32 = 1_000;
+/// The most hashes that one `getcfheaders` may ask for (BIP157, Core's `MAX_GETCFHEADERS_SIZE`).
+pub const MAX_HASHES: u32 = 2_000;
+/// Blocks from one filter header of a `cfcheckpt` to the next (BIP157, Core's `CFCHECKPT_INTERVAL`).
+pub const CHECKPOINT_INTERVAL: u32 = 1_000;
+/// The largest filter in bytes that a block can have, rounded up.
+///
+/// A block of 4,000,000 weight units has less than 100,000 outputs of 40 and more, or inputs of
+/// 164 and more; each element takes 20 bits and its quotient, and the quotients sum up to at most
+/// 1.5 times the elements: less than 269,000 bytes.
+pub const MAX_FILTER_SIZE: usize = 300_000;
+
+/// A connection to a peer, numbered by the caller: a peer that connects again gets a new number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u64);
+
+/// What the sync is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A connection to a peer that offers compact filters is ready.
+    PeerConnected(PeerId),
+    /// The peer has shown that it has this block and those below: the last of its `headers`, or
+    /// an `inv`.
+    PeerTip(PeerId, BlockHash),
+    /// The connection is gone.
+    PeerDisconnected(PeerId),
+    /// The chain of headers has changed. All events of one change together.
+    Chain(Vec<ChainEvent>),
+    /// The peer sent `cfcheckpt`.
+    CFCheckpt(PeerId, CFCheckpt),
+    /// The peer sent `cfheaders`.
+    CFHeaders(PeerId, CFHeaders),
+    /// The peer sent `cfilter`.
+    CFilter(PeerId, CFilter),
+    /// The peer, or with `None` another source of the caller's, sent a block.
+    Block(Option<PeerId>, Box<Block>),
+    /// The peer said `notfound` for a block.
+    BlockUnavailable(PeerId, BlockHash),
+    /// A filter may match what the wallet watches, or cannot be read: its block is wanted.
+    Matched(Box<VerifiedFilter>),
+    /// Someone shows that a filter is not that of a block, with transactions that the block alone
+    /// does not show.
+    Refuted(Box<InvalidFilter>),
+    /// All filters from this height on are wanted again, for more scripts.
+    Rescan(u32),
+    /// Time has passed.
+    Tick,
+}
+
+/// What the sync wants done or known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Send this to the peer.
+    Send(PeerId, Message),
+    /// Close the connection.
+    Disconnect(PeerId, Reason),
+    /// A filter to be asked. Heights ascend, but for what is [reopened](Action::Reopened) or
+    /// waits for others.
+    Filter(Box<VerifiedFilter>),
+    /// A block, bound to its header, to be scanned for everything watched: what it holds is
+    /// certain, and its filter is not needed.
+    Block(Box<ScanBlock>),
+    /// What filters said about these heights, both included, counts no more: those who vouched
+    /// for them have been convicted, or were one peer that left before all around them was
+    /// answered. Each height is [confirmed](Action::Graded) or answered again once another peer is
+    /// heard.
+    Reopened(u32, u32),
+    /// What was said about these heights, both included, is worth this now, at the least.
+    Graded(u32, u32, Grade),
+    /// The blocks above this height are gone, and what was said about them.
+    Rollback(u32),
+    /// Know this.
+    Report(Finding),
+}
+
+/// A message to a peer. It converts into `bitcoin`'s.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Message {
+    /// `getcfcheckpt`.
+    GetCFCheckpt(GetCFCheckpt),
+    /// `getcfheaders`.
+    GetCFHeaders(GetCFHeaders),
+    /// `getcfilters`.
+    GetCFilters(GetCFilters),
+    /// `getdata` for a block with its witnesses.
+    GetBlock(BlockHash),
+}
+
+/// A filter whose hash meets the claims of everyone heard about its height.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedFilter {
+    /// Its block.
+    pub at: BlockAt,
+    /// The filter. Whether it can be read is found out by reading it.
+    pub filter: BlockFilter,
+    /// What a "no" of it is worth.
+    pub grade: Grade,
+}
+
+/// A block to be scanned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanBlock {
+    /// Its place.
+    pub at: BlockAt,
+    /// The block. Its hash is that of the chain, its transactions those of its merkle root.
+    pub block: Block,
+    /// Why it was fetched.
+    pub why: Why,
+    /// Its filter, to keep for other scripts. With `None`, no filter of this height is evidence,
+    /// whatever was handed over before: for other scripts, the block is needed again.
+    pub filter: Option<BlockFilter>,
+}
+
+/// Why a block is scanned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// The caller said that its filter matches.
+    Matched,
+    /// Peers claim different filters.
+    Disputed,
+    /// It was drawn for an audit.
+    SpotAudit,
+}
+
+/// Why a peer is to be disconnected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its filter is not that of the block.
+    FalseFilter(Box<FalseFilter>),
+    /// It contradicts itself: a filter without the hash that it claimed, hashes that do not lead
+    /// from one of its filter headers to the next.
+    ContradictsItself(Contradiction),
+    /// It contradicts a filter header that the caller trusts, or one that follows from the
+    /// genesis block.
+    ContradictsCheckpoint {
+        /// The height.
+        height: u32,
+        /// The header that it claims.
+        claimed: FilterHeader,
+        /// The header trusted.
+        trusted: FilterHeader,
+    },
+    /// An answer that is not one to what was asked, or that nothing was asked for.
+    Violation(Violation),
+    /// Its block has the hash asked for and not the transactions.
+    FalseBlock(BlockHash),
+    /// It has let a request wait this long.
+    Stalled(Duration),
+    /// More peers than the limit.
+    TooManyPeers(usize),
+}
+
+/// A filter that is not that of its block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FalseFilter {
+    /// The block.
+    pub at: BlockAt,
+    /// The hash of the filter that it claims.
+    pub hash: FilterHash,
+    /// What shows it; `None` where the true filter is known by scripts of previous outputs.
+    pub proof: Option<InvalidFilter>,
+}
+
+/// How a peer contradicts itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Contradiction {
+    /// A filter with another hash than it claimed.
+    Filter {
+        /// The block.
+        at: BlockAt,
+        /// The hash claimed.
+        claimed: FilterHash,
+        /// The hash of what it sent.
+        sent: FilterHash,
+    },
+    /// Filter hashes that do not lead to the filter header that it claimed.
+    Headers {
+        /// The height of that header.
+        height: u32,
+        /// The header claimed before.
+        claimed: FilterHeader,
+        /// The header that follows from its hashes, or that it says comes before them.
+        sent: FilterHeader,
+    },
+}
+
+/// An answer that breaks the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// Nothing of the kind was asked for.
+    Unsolicited,
+    /// Another filter type than asked for.
+    FilterType(u8),
+    /// Another block than asked for, or out of order.
+    WrongBlock(BlockHash),
+    /// Another number of hashes or headers.
+    Count {
+        /// How many came.
+        sent: usize,
+        /// How many the range has.
+        expected: usize,
+    },
+    /// A filter larger than that of any block.
+    OversizedFilter {
+        /// Its bytes.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// What the sync has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// Peers claim different filters for a block; it is fetched.
+    Disputed {
+        /// The block.
+        at: BlockAt,
+        /// The hashes, each with the peers that are connected and claim it.
+        claims: Vec<(FilterHash, Vec<PeerId>)>,
+    },
+    /// The block does not say which filter is its: it is scanned, all peers stay.
+    Undecided(BlockAt),
+    /// The filter that all claim looks wrong, and it is not proven: the block is scanned.
+    Suspicious(BlockAt),
+    /// A request of the peer waits this long: others take over, and its claims wait.
+    Slow(PeerId, Duration),
+    /// No peer has this block. It is asked of whoever connects.
+    BlockUnavailable(BlockAt),
+}

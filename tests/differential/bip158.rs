@@ -1,0 +1,329 @@
+//! Sets and filters against those of `bitcoin`, whose reader has flaws that are asserted one by
+//! one, and against the coder written from the text.
+
+use std::collections::HashMap;
+use std::panic::catch_unwind;
+
+use chainsieve::bitcoin::bip158::{
+    BlockFilter as TheirFilter, Error, GcsFilterReader, GcsFilterWriter,
+};
+use chainsieve::bitcoin::{OutPoint, ScriptBuf};
+use chainsieve::btc::bip158::{Acceptance, BlockFilter, GcsError};
+
+use crate::mutation::mutated;
+use crate::naive_gcs::{Coding, Fault, compact_size};
+use crate::random_block;
+use crate::random_sets::{coding, elements, queries};
+use crate::rng::Rng;
+
+fn written_by_bitcoin(coding: Coding, elements: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer =
+        GcsFilterWriter::new(&mut bytes, coding.k0, coding.k1, coding.m.into(), coding.p);
+    elements.iter().for_each(|element| writer.add_element(element));
+    writer.finish().expect("a vector takes all");
+    bytes
+}
+
+/// What `bitcoin` answers to any and to all of `queries`; `None` for its errors.
+fn asked_of_bitcoin(
+    coding: Coding,
+    bytes: &[u8],
+    queries: &[Vec<u8>],
+) -> (Option<bool>, Option<bool>) {
+    let reader = GcsFilterReader::new(coding.k0, coding.k1, coding.m.into(), coding.p);
+    let questions = || queries.iter().map(Vec::as_slice);
+    let any = reader.match_any(&mut &bytes[..], questions());
+    let all = reader.match_all(&mut &bytes[..], questions());
+    (any.ok(), all.ok())
+}
+
+/// The answers that the values before the end of the bytes settle, however bad the rest is.
+fn settled_early(
+    coding: Coding,
+    count: u64,
+    values: &[u128],
+    queries: &[Vec<u8>],
+) -> (Option<bool>, Option<bool>) {
+    let asked = queries.iter().map(|query| u128::from(coding.value(count, query)));
+    let contains = |value: &u128| values.binary_search(value).is_ok();
+    let complete = values.len() as u64 == count;
+    let is_passed = |value: &u128| values.last().is_some_and(|last| last > value);
+    let found = asked.clone().any(|value| contains(&value));
+    let largest = asked.clone().max().expect("a question");
+    let any = if found { Some(true) } else { (complete || is_passed(&largest)).then_some(false) };
+    let all = match asked.filter(|value| !contains(value)).min() {
+        None => Some(true),
+        Some(smallest) => (complete || is_passed(&smallest)).then_some(false),
+    };
+    (any, all)
+}
+
+/// How often `bitcoin` answered where there is no answer, by what it overlooks.
+#[derive(Debug, Default)]
+struct Flaws {
+    /// A count that is cut short or padded is read as 0: everything is "no match".
+    count_read_as_zero: usize,
+    /// Bytes behind the last value.
+    trailing_bytes: usize,
+    /// Fewer values than the count says, and the answer settled by those that are there.
+    settled_before_the_end: usize,
+    /// Nothing asked: the bytes are not looked at.
+    nothing_asked: usize,
+}
+
+impl Flaws {
+    /// Asserts that `bitcoin` answers as the library, or as one of its flaws makes it.
+    fn check(&mut self, coding: Coding, bytes: &[u8], queries: &[Vec<u8>]) -> bool {
+        let theirs = asked_of_bitcoin(coding, bytes, queries);
+        let about = || format!("{coding:?}: {}, {queries:02x?}", hex::encode(bytes));
+        if let Some(matching) = coding.check_matching(bytes, queries) {
+            let ours = (!matching.is_empty(), matching.len() == queries.len());
+            assert_eq!(theirs, (Some(ours.0), Some(ours.1)), "{}", about());
+            return true;
+        }
+        let fault = coding.read(bytes).expect_err("there is no answer");
+        if queries.is_empty() {
+            assert_eq!(theirs, (Some(false), Some(true)), "{}", about());
+            self.nothing_asked += 1;
+            return false;
+        }
+        let (expected, flaw) = match fault {
+            Fault::CountCut | Fault::CountNonMinimal => {
+                ((Some(false), Some(false)), &mut self.count_read_as_zero)
+            }
+            Fault::Cut | Fault::Trailing | Fault::CountTooLarge => {
+                let (count, values) = coding.prefix(bytes).expect("a count");
+                let flaw = match fault {
+                    Fault::Trailing => &mut self.trailing_bytes,
+                    _ => &mut self.settled_before_the_end,
+                };
+                (settled_early(coding, count, &values, queries), flaw)
+            }
+        };
+        assert_eq!(theirs, expected, "{fault:?}: {}", about());
+        *flaw += usize::from(theirs.0.is_some()) + usize::from(theirs.1.is_some());
+        false
+    }
+}
+
+/// Writers agree byte for byte but for an empty element, which `bitcoin` leaves out: Core's set
+/// holds it, its block filters never meet one.
+#[test]
+fn sets_are_written_the_same() {
+    let mut rng = Rng::new(0x158);
+    let (mut with_empty, mut multibyte_counts) = (0, 0);
+    for round in 0..6_000 {
+        let coding = coding(&mut rng);
+        let most = if round % 100 == 0 { 3_000 } else { 60 };
+        let count = rng.below(most);
+        let mut elements = elements(&mut rng, count);
+        let ours = coding.written(&elements);
+        assert_eq!(hex::encode(&ours), hex::encode(coding.encode(&elements)), "{coding:?}");
+        if elements.iter().any(Vec::is_empty) {
+            with_empty += 1;
+            assert_ne!(ours, written_by_bitcoin(coding, &elements));
+            elements.retain(|element| !element.is_empty());
+            assert_eq!(coding.written(&elements), written_by_bitcoin(coding, &elements));
+        } else {
+            assert_eq!(ours, written_by_bitcoin(coding, &elements), "{coding:?}");
+        }
+        multibyte_counts += usize::from(ours[0] >= 0xfd);
+    }
+    assert!(with_empty > 100 && multibyte_counts > 20, "{with_empty}, {multibyte_counts}");
+}
+
+#[test]
+fn whole_sets_answer_the_same() {
+    let mut rng = Rng::new(0x159);
+    let mut flaws = Flaws::default();
+    let (mut some, mut none, mut every) = (0, 0, 0);
+    for _ in 0..6_000 {
+        let coding = coding(&mut rng);
+        let count = rng.below(50);
+        let elements = elements(&mut rng, count);
+        let most = *rng.pick(&[0, 1, 3, 20, 80]);
+        let queries = queries(&mut rng, &elements, most);
+        let bytes = coding.encode(&elements);
+        assert!(flaws.check(coding, &bytes, &queries));
+        match coding.check_matching(&bytes, &queries).expect("an answer").len() {
+            0 => none += 1,
+            found if found == queries.len() => every += 1,
+            _ => some += 1,
+        }
+    }
+    assert!(some > 500 && none > 500 && every > 500, "{some} {none} {every}");
+}
+
+/// Sizes at which another way of matching may pay: few questions of a large set, many of a small
+/// one.
+#[test]
+fn large_sets_answer_the_same() {
+    let mut rng = Rng::new(0x15a);
+    let mut flaws = Flaws::default();
+    for count in [1, 2, 16, 255, 1_000, 5_000] {
+        for asked in [1, 2, 8, 33, 250, 1_000, 6_000] {
+            for (p, m) in [(19, 784_931), (4, 20)] {
+                let coding = Coding { k0: rng.u64(), k1: rng.u64(), p, m };
+                let elements = elements(&mut rng, count);
+                let absent = self::elements(&mut rng, asked);
+                let bytes = coding.encode(&elements);
+                assert!(flaws.check(coding, &bytes, &absent));
+                let mut mixed = absent;
+                for query in mixed.iter_mut().step_by(7) {
+                    query.clone_from(rng.pick(&elements));
+                }
+                assert!(flaws.check(coding, &bytes, &mixed));
+                let known: Vec<_> = (0..asked).map(|_| rng.pick(&elements).clone()).collect();
+                assert!(flaws.check(coding, &bytes, &known));
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_sets_are_refused_where_bitcoin_guesses() {
+    let mut rng = Rng::new(0x15b);
+    let mut flaws = Flaws::default();
+    let (mut answered, mut refused) = (0, 0);
+    for _ in 0..40_000 {
+        let coding = coding(&mut rng);
+        let count = rng.below(30);
+        let elements = elements(&mut rng, count);
+        let queries = queries(&mut rng, &elements, 6);
+        let whole = coding.encode(&elements);
+        let mut bytes = mutated(&mut rng, &whole);
+        if rng.one_in(20) {
+            // A count in more bytes than it needs, or larger than Core reads.
+            let (count, codes) = (u64::from(whole[0]), &whole[1..]);
+            let count = count.to_le_bytes();
+            bytes = match rng.below(4) {
+                0 => [&[0xfd], &count[..2], codes].concat(),
+                1 => [&[0xfe], &count[..4], codes].concat(),
+                2 => [&[0xff], &count[..8], codes].concat(),
+                _ => [&[0xfe, 1, 0, 0, 2], codes].concat(),
+            };
+        }
+        // A larger count times M is more than 64 bits, for which see below.
+        if coding.prefix(&bytes).is_ok_and(|(count, _)| count > u64::MAX / u64::from(coding.m)) {
+            continue;
+        }
+        if flaws.check(coding, &bytes, &queries) {
+            answered += 1;
+        } else {
+            refused += 1;
+        }
+    }
+    println!("{answered} answered, {refused} refused, {flaws:?}");
+    assert!(answered > 5_000 && refused > 5_000, "{answered} {refused}");
+    assert!(flaws.count_read_as_zero > 100, "{flaws:?}");
+    assert!(flaws.trailing_bytes > 1_000, "{flaws:?}");
+    assert!(flaws.settled_before_the_end > 1_000, "{flaws:?}");
+    assert!(flaws.nothing_asked > 500, "{flaws:?}");
+}
+
+/// A count whose product with M has more than 64 bits: `bitcoin` panics where overflow is
+/// checked, and goes on with a wrong range where not.
+#[test]
+fn counts_that_overflow_are_only_an_error() {
+    let coding = Coding { k0: 1, k1: 2, p: 19, m: 784_931 };
+    let (mut panics, mut answers) = (0, 0);
+    for count in [u64::MAX, u64::MAX / 784_931 + 1, 1 << 45, 1 << 63] {
+        let bytes = [&compact_size(count)[..], &[0; 100]].concat();
+        let queries = vec![b"script".to_vec()];
+        match catch_unwind(|| asked_of_bitcoin(coding, &bytes, &queries)) {
+            Err(_) => panics += 1,
+            Ok(_) => answers += 1,
+        }
+        for acceptance in [Acceptance::Core, Acceptance::Strict] {
+            let ours = coding.parse(&bytes, acceptance).map(drop);
+            assert_eq!(ours, Err(GcsError::CountTooLarge(count)));
+        }
+    }
+    let checked = catch_unwind(|| std::hint::black_box(u8::MAX) + std::hint::black_box(1)).is_err();
+    assert_eq!((panics, answers), if checked { (4, 0) } else { (0, 4) });
+}
+
+/// A count over Core's limit, and a script whose value comes first: `bitcoin` finds it.
+#[test]
+fn a_count_over_the_limit_is_only_an_error() {
+    const COUNT: u64 = 0x0200_0001;
+    let coding = Coding { k0: 5, k1: 6, p: 0, m: 1 };
+    let scripts = (0..u32::MAX).map(|number| number.to_le_bytes().to_vec());
+    let script = scripts.into_iter().find(|script| coding.value(COUNT, script) < 800);
+    let script = script.expect("one in 42,000");
+    let value = usize::try_from(coding.value(COUNT, &script)).expect("small");
+    // As many ones, and zeros for as many values as fit.
+    let mut codes = vec![0; 200];
+    (0..value).for_each(|bit| codes[bit / 8] |= 0x80 >> (bit % 8));
+    let bytes = [&compact_size(COUNT)[..], &codes].concat();
+    let queries = [script];
+    assert_eq!(asked_of_bitcoin(coding, &bytes, &queries), (Some(true), Some(true)));
+    assert!(!Flaws::default().check(coding, &bytes, &queries));
+    assert_eq!(coding.check_reading(&bytes), Err(Fault::CountTooLarge));
+
+    // At the limit, the bytes decide.
+    let bytes = [&compact_size(COUNT - 1)[..], &codes].concat();
+    assert_eq!(coding.check_reading(&bytes), Err(Fault::Cut));
+}
+
+/// The first `bitcoin` flaw in numbers: what Core refuses as damaged, it takes for a filter that
+/// contains nothing. Here one byte is missing.
+#[test]
+fn a_cut_count_hides_every_script_from_bitcoin() {
+    let coding = Coding { k0: 3, k1: 4, p: 19, m: 784_931 };
+    let mut rng = Rng::new(0x15c);
+    let elements = elements(&mut rng, 300);
+    let whole = coding.encode(&elements);
+    assert_eq!(asked_of_bitcoin(coding, &whole, &elements), (Some(true), Some(true)));
+    for cut in [&whole[..0], &whole[..1], &whole[..2]] {
+        assert_eq!(asked_of_bitcoin(coding, cut, &elements), (Some(false), Some(false)));
+        assert_eq!(coding.check_reading(cut), Err(Fault::CountCut));
+    }
+}
+
+/// Random blocks, with empty and unspendable scripts, spends of their own outputs, and outputs
+/// that are not there.
+#[test]
+fn filters_of_blocks_are_built_the_same() {
+    let mut rng = Rng::new(0x15d);
+    let words: Vec<_> = (0..20).map(|length| rng.bytes(length + 2)).collect();
+    let (mut empty, mut unspendable) = (0, 0);
+    for _ in 0..400 {
+        let count = 1 + rng.below(24);
+        let block = random_block::block(&mut rng, count, &words);
+        let mut scripts: HashMap<OutPoint, ScriptBuf> = HashMap::new();
+        for input in block.block.txdata.iter().skip(1).flat_map(|tx| &tx.input) {
+            let script = match rng.below(5) {
+                0 => Vec::new(),
+                1 => vec![0x6a, 1, 2],
+                _ => rng.pick(&words).clone(),
+            };
+            empty += usize::from(script.is_empty());
+            unspendable += usize::from(script.first() == Some(&0x6a));
+            scripts.insert(input.previous_output, ScriptBuf::from(script));
+        }
+        for tx in &block.block.txdata {
+            let txid = tx.compute_txid();
+            for (output, vout) in tx.output.iter().zip(0..) {
+                scripts.insert(OutPoint { txid, vout }, output.script_pubkey.clone());
+            }
+        }
+        let theirs = TheirFilter::new_script_filter(&block.block, |outpoint| {
+            scripts.get(outpoint).cloned().ok_or(Error::UtxoMissing(*outpoint))
+        });
+        let ours = BlockFilter::new(&block.block, |outpoint| scripts.get(outpoint).cloned());
+        let (theirs, ours) = (theirs.expect("all given"), ours.expect("all given"));
+        assert_eq!(hex::encode(&ours.content), hex::encode(&theirs.content));
+        let inputs = block.block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
+        let spent: Vec<_> = inputs.map(|input| &scripts[&input.previous_output]).collect();
+        assert_eq!(BlockFilter::from_prevout_scripts(&block.block, &spent), Ok(ours.clone()));
+
+        let coding = Coding::basic(ours.block_hash.as_ref());
+        let questions: Vec<_> = scripts.values().map(|script| script.to_bytes()).collect();
+        let any = theirs.match_any(&ours.block_hash, questions.iter().map(Vec::as_slice));
+        let found = coding.check_matching(&ours.content, &questions).expect("readable");
+        assert_eq!(any.ok(), Some(!found.is_empty()));
+    }
+    assert!(empty > 100 && unspendable > 100, "{empty} {unspendable}");
+}
