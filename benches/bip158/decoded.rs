@@ -1,60 +1,74 @@
-//! A filter decoded once and asked again and again.
+//! Filters decoded once and asked again and again.
 
 use std::hint::black_box;
 
 use chainsieve::btc::bip158::{DecodedFilter, PreparedScripts};
 use chainsieve::simd::Backend;
 
-use crate::filters::{self, Random, Subject};
+use crate::filters::{self, Family, Filter, Random};
 use crate::timer::Report;
 
 /// What a wallet adds when it finds its last scripts used.
 const ADDED: usize = 20;
 
 pub(crate) fn run(report: &mut Report) {
-    for subject in [filters::synthetic(), filters::block()] {
-        for count in [1_000, 10_000, 100_000] {
-            absent(report, &subject, count);
+    for family in [filters::synthetic(), filters::block()] {
+        for (count, questions) in [(1_000, 16), (10_000, 4), (100_000, 1)] {
+            absent(report, &family, count, questions);
         }
-        recovery(report, &subject);
+        recovery(report, &family);
     }
 }
 
-/// Scripts that the filter does not contain, per script, against `bitcoin` from the bytes.
-fn absent(report: &mut Report, subject: &Subject, count: usize) {
-    let sets = subject.absent(1, count, &mut Random(count as u64));
-    let prepared: PreparedScripts = sets[0].iter().collect();
-    let alone = decoded(subject);
-    let name = format!("{}, decoded, each of {count} scripts alone", subject.name);
-    report.figure(&name, count, || sets[0].iter().filter(|s| alone.may_contain(s)).count());
+/// Scripts that the filters do not contain, per script, against `bitcoin` from the bytes.
+fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) {
+    let mut random = Random(count as u64);
+    let questions = family.absent(questions, || random.scripts(count));
+    let per = count * questions.len();
+    let mut decoded: Vec<DecodedFilter> = questions.iter().map(|q| decode(q.filter)).collect();
+    let alone = || {
+        let asked = questions.iter().zip(&decoded);
+        asked.flat_map(|(q, decoded)| q.scripts.iter().filter(|s| decoded.may_contain(s))).count()
+    };
+    assert_eq!(alone(), 0, "none is there");
+    let name = format!("{}, decoded, each of {count} scripts alone", family.name);
+    report.figure(&name, per, alone);
     for backend in Backend::available() {
-        let decoded = decoded(subject).with_backend(backend);
-        let (ours, peer) = (|| decoded.match_any(&prepared), || subject.peer_matches(&sets[0]));
-        assert_eq!((ours(), peer()), (false, false), "none is there");
-        let name = format!("{}, decoded, per script of {count}, {backend:?}", subject.name);
-        report.ratio(&name, count, ours, peer);
+        decoded = decoded.into_iter().map(|decoded| decoded.with_backend(backend)).collect();
+        let ours = || {
+            let asked = questions.iter().zip(&decoded);
+            asked.filter(|(question, decoded)| decoded.match_any(&question.prepared)).count()
+        };
+        let peer = || questions.iter().filter(|q| q.filter.peer_matches(&q.scripts)).count();
+        assert_eq!((ours(), peer()), (0, 0), "none is there");
+        let name = format!("{}, decoded, per script of {count}, {backend:?}", family.name);
+        report.ratio(&name, per, ours, peer);
     }
 }
 
 /// A set that grows by some scripts, which alone the filter is asked for.
-fn recovery(report: &mut Report, subject: &Subject) {
-    let scripts = subject.absent(1, 1_000 + ADDED, &mut Random(452)).remove(0);
-    let (before, added) = scripts.split_at(1_000);
+fn recovery(report: &mut Report, family: &Family) {
+    let mut random = Random(452);
+    let questions = family.absent(16, || random.scripts(ADDED));
+    let decoded: Vec<DecodedFilter> = questions.iter().map(|q| decode(q.filter)).collect();
     for backend in Backend::available() {
-        let decoded = decoded(subject).with_backend(backend);
-        let mut set: PreparedScripts = before.iter().collect();
+        let mut set: PreparedScripts = random.scripts(1_000).iter().collect();
         let mut ours = || {
-            let start = set.len();
-            set.extend(black_box(added));
-            decoded.matching(&set, start..set.len()).len()
+            let mut matching = 0;
+            for (question, decoded) in questions.iter().zip(&decoded) {
+                let start = set.len();
+                set.extend(black_box(&question.scripts));
+                matching += decoded.matching(&set, start..set.len()).len();
+            }
+            matching
         };
-        let peer = || subject.peer_matches(black_box(added));
-        assert_eq!((ours(), peer()), (0, false), "none is there");
-        let name = format!("{}, decoded, {ADDED} scripts more, {backend:?}", subject.name);
-        report.ratio(&name, 1, ours, peer);
+        let peer = || questions.iter().filter(|q| q.filter.peer_matches(&q.scripts)).count();
+        assert_eq!((ours(), peer()), (0, 0), "none is there");
+        let name = format!("{}, decoded, {ADDED} scripts more, {backend:?}", family.name);
+        report.ratio(&name, questions.len(), ours, peer);
     }
 }
 
-fn decoded(subject: &Subject) -> DecodedFilter {
-    DecodedFilter::decode(&subject.gcs()).expect("a filter")
+fn decode(filter: &Filter) -> DecodedFilter {
+    DecodedFilter::decode(&filter.gcs()).expect("a filter")
 }

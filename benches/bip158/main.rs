@@ -9,6 +9,7 @@ mod decode;
 mod decoded;
 mod filters;
 mod matching;
+mod rescan;
 
 fn main() {
     let mut report = timer::Report::from_args();
@@ -20,6 +21,9 @@ fn main() {
     }
     if report.wants("decoded") {
         decoded::run(&mut report);
+    }
+    if report.wants("rescan") {
+        rescan::run(&mut report);
     }
     report.finish();
 }

@@ -47,9 +47,8 @@ fn main() -> ExitCode {
             output::print_error(&error);
             ExitCode::from(match &cli.command {
                 _ if error.is::<args::UsageError>() => USAGE,
-                Command::Eth(EthCommand::Audit(_) | EthCommand::VerifyCertificate(_)) => {
-                    AUDIT_BAD_INPUT
-                }
+                Command::Eth(EthCommand::Audit(_) | EthCommand::VerifyCertificate(_))
+                | Command::Btc(BtcCommand::Filter(FilterCommand::Audit(_))) => AUDIT_BAD_INPUT,
                 _ => BAD_INPUT,
             })
         }
@@ -67,6 +66,12 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         }
         Command::Btc(BtcCommand::Filter(FilterCommand::Scan(args))) => {
             btc::compact::scan::run(args, cli.json)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::Audit(args))) => {
+            btc::compact::audit::run(args)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::VerifyProof(args))) => {
+            btc::compact::audit::verify_proof(args)
         }
         Command::Btc(BtcCommand::Filter(FilterCommand::Headers(HeadersCommand::Verify(args)))) => {
             btc::compact::headers::run(args)

@@ -24,6 +24,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["2 of 47 transactions matched", "    outpoint spent by input 2", "merkleblock 280 bytes"],
     ),
     (
+        "scan_filters",
+        &[
+            "block 9: scripts [0]",
+            "block 170: scripts [0]",
+            "block 170: scripts [1]",
+            "block 248: scripts [7]",
+            "256 records intact, block 256 is next",
+            "247 filters asked, 0 of them unverified; 8 candidates, 0.0008 scripts expected by chance",
+        ],
+    ),
+    (
         "scan_headers",
         &[
             "7 headers, authentic up to block 22431086",

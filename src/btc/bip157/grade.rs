@@ -12,4 +12,6 @@ pub enum Grade {
     Checkpoint,
     /// It equals the filter built from the block, all of whose previous outputs were proven.
     Audited,
+    /// The block itself was handed over: no filter is needed.
+    Scanned,
 }

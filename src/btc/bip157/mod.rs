@@ -40,9 +40,14 @@
 //!
 //! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
 
+mod claims;
 mod config;
+mod dispute;
+mod filter_headers;
+mod filters;
 mod grade;
 mod messages;
+mod peers;
 pub mod server;
 mod sync;
 
@@ -57,6 +62,7 @@ use bitcoin::{Block, BlockHash};
 use core::time::Duration;
 
 use crate::btc::bip158::BlockFilter;
+use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::headers::{BlockAt, ChainEvent};
 
 pub use config::{Config, ConfigError, Limits};
@@ -71,6 +77,12 @@ pub const MAX_FILTERS: u32 = 1_000;
 pub const MAX_HASHES: u32 = 2_000;
 /// Blocks from one filter header of a `cfcheckpt` to the next (BIP157, Core's `CFCHECKPT_INTERVAL`).
 pub const CHECKPOINT_INTERVAL: u32 = 1_000;
+/// The largest filter in bytes that a block can have, rounded up.
+///
+/// A block of 4,000,000 weight units has less than 100,000 outputs of 40 and more, or inputs of
+/// 164 and more; each element takes 20 bits and its quotient, and the quotients sum up to at most
+/// 1.5 times the elements: less than 269,000 bytes.
+pub const MAX_FILTER_SIZE: usize = 300_000;
 
 /// A connection to a peer, numbered by the caller: a peer that connects again gets a new number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +113,9 @@ pub enum Event {
     BlockUnavailable(PeerId, BlockHash),
     /// A filter may match what the wallet watches, or cannot be read: its block is wanted.
     Matched(Box<VerifiedFilter>),
+    /// Someone shows that a filter is not that of a block, with transactions that the block alone
+    /// does not show.
+    Refuted(Box<InvalidFilter>),
     /// All filters from this height on are wanted again, for more scripts.
     Rescan(u32),
     /// Time has passed.
@@ -122,13 +137,14 @@ pub enum Action {
     /// certain, and its filter is not needed.
     Block(Box<ScanBlock>),
     /// What filters said about these heights, both included, counts no more: those who vouched
-    /// for them have been convicted. Each height is [confirmed](Action::Graded) or answered
-    /// again once another peer is heard.
+    /// for them have been convicted, or were one peer that left before all around them was
+    /// answered. Each height is [confirmed](Action::Graded) or answered again once another peer is
+    /// heard.
     Reopened(u32, u32),
     /// What was said about these heights, both included, is worth this now, at the least.
     Graded(u32, u32, Grade),
     /// The blocks above this height are gone, and what was said about them.
-    Rollback(Option<u32>),
+    Rollback(u32),
     /// Know this.
     Report(Finding),
 }
@@ -167,6 +183,9 @@ pub struct ScanBlock {
     pub block: Block,
     /// Why it was fetched.
     pub why: Why,
+    /// Its filter, to keep for other scripts. With `None`, no filter of this height is evidence,
+    /// whatever was handed over before: for other scripts, the block is needed again.
+    pub filter: Option<BlockFilter>,
 }
 
 /// Why a block is scanned.
@@ -215,8 +234,10 @@ pub enum Reason {
 pub struct FalseFilter {
     /// The block.
     pub at: BlockAt,
-    /// The filter's hash.
+    /// The hash of the filter that it claims.
     pub hash: FilterHash,
+    /// What shows it; `None` where the true filter is known by scripts of previous outputs.
+    pub proof: Option<InvalidFilter>,
 }
 
 /// How a peer contradicts itself.

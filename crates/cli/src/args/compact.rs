@@ -145,9 +145,9 @@ pub(crate) struct AuditArgs {
 }
 
 const VERIFY_PROOF_HELP: &str = "\
-Exit codes as those of `filter audit`: 3 the proof holds and the filter is invalid, 1 it does not hold.
+Exits with 0 if the proof holds, so that the filter is invalid, with 1 if it does not.
 
-JSON: holds, block_hash, filter_hash, reason";
+JSON: holds, block_hash, filter_hash, reason, warnings[]";
 
 /// Verify what `filter audit --proof-out` wrote, without the block.
 #[derive(Debug, Args)]

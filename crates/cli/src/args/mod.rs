@@ -87,6 +87,10 @@ pub(crate) enum FilterCommand {
     Build(compact::BuildArgs),
     /// Look for scripts in the compact filters of many blocks
     Scan(compact::ScanArgs),
+    /// Compare a compact filter with its block: valid, proven wrong, or not to be decided
+    Audit(compact::AuditArgs),
+    /// Verify what `audit --proof-out` wrote, without the block
+    VerifyProof(compact::VerifyProofArgs),
     /// Filter headers
     #[command(subcommand)]
     Headers(compact::HeadersCommand),

@@ -30,7 +30,7 @@ pub(super) fn verdict(
         if !is_guess_plausible(input) {
             continue;
         }
-        if any_candidate(input, |script| decoded.may_contain(script.as_bytes())) {
+        if any_candidate(input, true, |script| decoded.may_contain(script.as_bytes())) {
             unknown.guessed += 1;
         } else {
             suspicious.push((*index, *vin));

@@ -227,20 +227,19 @@ impl<'a> Audit<'a> {
         }) {
             return self.proven(evidence);
         }
-        let proven = |script: &Script<'_>| script.is_proven();
-        if !is_consistent(self.block, &set, self.filter, &inputs, proven) {
+        if !is_consistent(self.block, &set, self.filter, &inputs, false) {
             return self.proven(self.unequal(&inputs));
         }
         if let Some(input) = inputs.iter().find(|input| missing(input.script.bytes())) {
             return Verdict::Invalid(Refutation::TrustedMissing(input.outpoint));
         }
-        if !is_consistent(self.block, &set, self.filter, &inputs, |script| script.is_known()) {
+        let on_trust = inputs.iter().any(|input| input.script.is_trusted());
+        if on_trust && !is_consistent(self.block, &set, self.filter, &inputs, true) {
             return Verdict::Invalid(Refutation::TrustedUnequal);
         }
         if inputs.iter().any(|input| !input.script.is_known()) {
             return guesses::verdict(self.block, &set, &decoded, &inputs);
         }
-        let on_trust = inputs.iter().any(|input| !input.script.is_proven());
         Verdict::Valid(if on_trust { Basis::Trusted } else { Basis::Transactions })
     }
 
@@ -257,17 +256,13 @@ impl<'a> Audit<'a> {
 
     fn missing_prevout(&self, input: &KnownInput<'_>) -> Evidence {
         let &KnownInput { index, vin, .. } = input;
-        match &input.script {
-            Script::Of(previous, _) => Evidence::MissingPrevout {
-                spending: ProvenTransaction::without_witness(self.block, index),
-                vin,
-                previous: inclusion::strip((*previous).clone()),
-            },
-            _ => {
-                let (spending, witness_path) = ProvenTransaction::with_witness(self.block, index);
-                Evidence::MissingWrapped { spending, vin, witness_path }
-            }
+        if let Script::Of(previous, _) = input.script {
+            let spending = ProvenTransaction::without_witness(self.block, index);
+            let previous = inclusion::strip(previous.clone());
+            return Evidence::MissingPrevout { spending, vin, previous };
         }
+        let (spending, witness_path) = ProvenTransaction::with_witness(self.block, index);
+        Evidence::MissingWrapped { spending, vin, witness_path }
     }
 
     fn unequal(&self, inputs: &[KnownInput<'_>]) -> Evidence {

@@ -118,20 +118,21 @@ impl Wallets {
 
     /// Goes back to `height`: wallets born later are not born.
     pub(super) fn rewind(&mut self, height: u32) {
+        let born = self.height;
         self.height = height;
-        self.asked = PreparedScripts::new();
-        self.owners.clear();
-        self.ask_for(|birthday| birthday <= height);
+        if self.members.iter().any(|wallet| height < wallet.birthday && wallet.birthday <= born) {
+            self.asked.clear();
+            self.owners.clear();
+            self.ask_for(|birthday| birthday <= height);
+        }
     }
 
     /// Asks for the scripts of the wallets with such birthdays, too.
     fn ask_for(&mut self, is_born: impl Fn(u32) -> bool) {
         for (id, Wallet { birthday, scripts }) in (0..).map(WalletId).zip(&self.members) {
             if is_born(*birthday) {
-                for index in 0..scripts.len() {
-                    self.asked.push(scripts.get(index).expect("below the number of scripts"));
-                    self.owners.push((id, index));
-                }
+                self.asked.extend(scripts.iter());
+                self.owners.extend((0..scripts.len()).map(|index| (id, index)));
             }
         }
         let birthdays = self.members.iter().map(|wallet| wallet.birthday);

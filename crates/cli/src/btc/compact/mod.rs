@@ -1,5 +1,6 @@
 //! `btc filter …` of compact block filters.
 
+pub(crate) mod audit;
 mod blocks;
 pub(crate) mod build;
 mod files;

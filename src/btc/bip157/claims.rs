@@ -1,0 +1,552 @@
+//! What peers claim about filters, height by height.
+//!
+//! Headers of filters commit to all filters before them: once two peers differ, their headers
+//! differ for ever, and their filters need not. So what is kept and compared is the *hash* of each
+//! filter; headers serve to learn that two peers agree on a whole interval.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::vec::Vec;
+
+use bitcoin::bip158::{FilterHash, FilterHeader};
+use bitcoin::hashes::Hash as _;
+use core::time::Duration;
+
+use super::{CHECKPOINT_INTERVAL, PeerId};
+use crate::btc::bip158::filter_header;
+
+/// Heights of an interval: those above one checkpoint, up to the next. Interval 1 begins at
+/// height 1; the filter of the genesis block is known.
+const SPAN: usize = CHECKPOINT_INTERVAL as usize;
+
+/// How the caller was answered about a height.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Not yet.
+    None,
+    /// By a filter.
+    Filter,
+    /// By the block: nothing is more certain.
+    Block,
+    /// Not asked for.
+    Unwanted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Height {
+    /// The hash that those who vouch for the interval claim, but for those who differ here.
+    /// All zeros after everyone's claim was refuted.
+    pub(super) hash: FilterHash,
+    pub(super) answer: Answer,
+    /// Peers claim others, which the block did not refute.
+    pub(super) ambiguous: bool,
+    /// The filter equals that built from the block.
+    pub(super) audited: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Voucher {
+    pub(super) peer: PeerId,
+    /// It vouches for so many heights from the first on.
+    pub(super) heights: usize,
+}
+
+/// Peers of an earlier run, of whom no more is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Earlier {
+    pub(super) peers: u32,
+    pub(super) heights: usize,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) heights: Vec<Height>,
+    pub(super) vouchers: Vec<Voucher>,
+    pub(super) earlier: Earlier,
+    /// The headers before and at the end of one who vouches for all heights.
+    ends: Option<[FilterHeader; 2]>,
+    /// A header that is trusted commits to the hashes.
+    committed: bool,
+    /// Heights without an answer.
+    pub(super) open: usize,
+    /// Since when these could be asked for, if all claims were in.
+    pub(super) waits_since: Option<Duration>,
+}
+
+impl Interval {
+    fn vouched(&self) -> usize {
+        let heights = self.vouchers.iter().map(|voucher| voucher.heights);
+        heights.max().unwrap_or(0).max(self.earlier.heights)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.open == 0 && self.heights.len() == SPAN && self.vouched() == SPAN
+    }
+
+    /// A hash is another now.
+    fn change(&mut self) {
+        self.ends = None;
+        self.committed = false;
+    }
+
+    /// Whether the hashes of a complete interval lead from one header to the other.
+    fn leads(&mut self, ends: [FilterHeader; 2]) -> bool {
+        if self.heights.len() < SPAN {
+            return false;
+        }
+        if self.ends == Some(ends) {
+            return true;
+        }
+        let fold = |header, height: &Height| filter_header(&height.hash, &header);
+        let leads = self.heights.iter().fold(ends[0], fold) == ends[1];
+        if leads {
+            self.ends = Some(ends);
+        }
+        leads
+    }
+}
+
+/// All claims.
+#[derive(Debug, Clone)]
+pub(super) struct Claims {
+    /// The number of the first interval.
+    pub(super) first_interval: u32,
+    /// The first height wanted.
+    pub(super) first: u32,
+    pub(super) intervals: Vec<Interval>,
+    /// Claims of other hashes than that of the height, while that is not settled.
+    pub(super) differing: BTreeMap<(u32, PeerId), FilterHash>,
+    /// Hashes that blocks have refuted.
+    pub(super) refuted: BTreeSet<(u32, FilterHash)>,
+    /// No interval before this one is unfinished.
+    frontier: u32,
+}
+
+/// The number of the interval of a height, which is not 0.
+pub(super) fn interval_of(height: u32) -> u32 {
+    height.div_ceil(CHECKPOINT_INTERVAL)
+}
+
+/// The first height of an interval.
+pub(super) fn first_of(interval: u32) -> u32 {
+    (interval - 1) * CHECKPOINT_INTERVAL + 1
+}
+
+fn place_of(height: u32) -> usize {
+    (height - first_of(interval_of(height))) as usize
+}
+
+impl Claims {
+    pub(super) fn new(first: u32) -> Self {
+        let first_interval = interval_of(first.max(1));
+        Self {
+            first_interval,
+            first,
+            intervals: Vec::new(),
+            differing: BTreeMap::new(),
+            refuted: BTreeSet::new(),
+            frontier: first_interval,
+        }
+    }
+
+    pub(super) fn interval(&self, interval: u32) -> Option<&Interval> {
+        self.intervals.get(interval.checked_sub(self.first_interval)? as usize)
+    }
+
+    pub(super) fn interval_mut(&mut self, interval: u32) -> Option<&mut Interval> {
+        self.intervals.get_mut(interval.checked_sub(self.first_interval)? as usize)
+    }
+
+    pub(super) fn at(&self, height: u32) -> Option<&Height> {
+        self.interval(interval_of(height))?.heights.get(place_of(height))
+    }
+
+    /// The lowest interval that is not finished.
+    pub(super) fn frontier(&mut self) -> u32 {
+        while self.interval(self.frontier).is_some_and(Interval::is_finished) {
+            self.frontier += 1;
+        }
+        self.frontier
+    }
+
+    fn reach_back(&mut self, height: u32) {
+        self.frontier = self.frontier.min(interval_of(height));
+    }
+
+    /// The height up to which everything wanted above the genesis block is answered.
+    pub(super) fn answered_to(&self) -> Option<u32> {
+        let mut number = self.frontier;
+        while self.interval(number).is_some_and(Interval::is_finished) {
+            number += 1;
+        }
+        let answered = |height: &u32| match self.at(*height).map(|at| at.answer) {
+            None | Some(Answer::None) => false,
+            Some(Answer::Block | Answer::Unwanted) => true,
+            Some(Answer::Filter) => self.num_vouchers(*height) > 0,
+        };
+        let from = first_of(number);
+        let last = (from..).take_while(answered).last().or_else(|| from.checked_sub(1))?;
+        (last >= self.first.max(1)).then_some(last)
+    }
+
+    /// How many peers vouch for the hash of this height.
+    pub(super) fn num_vouchers(&self, height: u32) -> u32 {
+        let Some(interval) = self.interval(interval_of(height)) else { return 0 };
+        let earlier = interval.earlier;
+        let earlier = if place_of(height) < earlier.heights { earlier.peers } else { 0 };
+        u32::try_from(self.vouchers(height).count()).unwrap_or(u32::MAX).saturating_add(earlier)
+    }
+
+    /// The peers, connected or not, that claim the hash of this height.
+    pub(super) fn vouchers(&self, height: u32) -> impl Iterator<Item = PeerId> {
+        let place = place_of(height);
+        let interval = self.interval(interval_of(height));
+        let vouchers = interval.into_iter().flat_map(|interval| &interval.vouchers);
+        vouchers
+            .filter(move |voucher| voucher.heights > place)
+            .map(|voucher| voucher.peer)
+            .filter(move |&peer| !self.differing.contains_key(&(height, peer)))
+    }
+
+    /// Who claims something else about this height.
+    pub(super) fn differing_at(
+        &self,
+        height: u32,
+    ) -> impl Iterator<Item = (PeerId, FilterHash)> + '_ {
+        let range = (height, PeerId(u64::MIN))..=(height, PeerId(u64::MAX));
+        self.differing.range(range).map(|(&(_, peer), &hash)| (peer, hash))
+    }
+
+    /// The peers, connected or not, that claim `hash` for this height.
+    pub(super) fn claimants(&self, height: u32, hash: FilterHash) -> Vec<PeerId> {
+        let is_accepted = self.at(height).is_some_and(|at| at.hash == hash);
+        let vouchers = self.vouchers(height).filter(|_| is_accepted);
+        let differing = self.differing_at(height).filter(|&(_, claimed)| claimed == hash);
+        vouchers.chain(differing.map(|(peer, _)| peer)).collect()
+    }
+
+    /// The hashes claimed for a height that its block has not settled.
+    pub(super) fn hashes(&self, height: u32) -> BTreeSet<FilterHash> {
+        let at = self.at(height).filter(|at| !at.ambiguous);
+        let accepted = at.map(|at| at.hash).filter(|_| self.num_vouchers(height) > 0);
+        accepted.into_iter().chain(self.differing_at(height).map(|(_, hash)| hash)).collect()
+    }
+
+    /// The hash that a peer claims, if it was heard about this height.
+    pub(super) fn claim(&self, peer: PeerId, height: u32) -> Option<FilterHash> {
+        let differing = self.differing.get(&(height, peer)).copied();
+        differing.or_else(|| {
+            let place = place_of(height);
+            let interval = self.interval(interval_of(height))?;
+            let voucher = interval.vouchers.iter().find(|voucher| voucher.peer == peer)?;
+            let hash = interval.heights.get(place)?.hash;
+            (voucher.heights > place).then_some(hash)
+        })
+    }
+
+    /// Whether a peer whose headers these are claims the hashes of a complete interval. It
+    /// vouches for them then.
+    pub(super) fn agrees(&mut self, peer: PeerId, interval: u32, ends: [FilterHeader; 2]) -> bool {
+        let agrees = self.interval_mut(interval).is_some_and(|interval| interval.leads(ends));
+        if agrees {
+            self.vouch(peer, interval, SPAN);
+        }
+        agrees
+    }
+
+    fn vouch(&mut self, peer: PeerId, interval: u32, heights: usize) {
+        let Some(interval) = self.interval_mut(interval) else { return };
+        match interval.vouchers.iter_mut().find(|voucher| voucher.peer == peer) {
+            Some(voucher) => voucher.heights = heights,
+            None => interval.vouchers.push(Voucher { peer, heights }),
+        }
+    }
+
+    /// Takes a peer's hashes of consecutive heights of one interval, which follow what it has
+    /// reported before. Returns a claim among them that is known to be false.
+    pub(super) fn report(
+        &mut self,
+        peer: PeerId,
+        start: u32,
+        hashes: &[FilterHash],
+    ) -> Option<(u32, FilterHash)> {
+        let mut refuted = None;
+        let number = interval_of(start);
+        while self.interval(number).is_none() {
+            self.intervals.push(Interval::default());
+        }
+        for (height, &hash) in (start..).zip(hashes) {
+            if self.refuted.contains(&(height, hash)) {
+                refuted.get_or_insert((height, hash));
+            }
+            let is_vouched = self.num_vouchers(height) > 0;
+            let wanted = height >= self.first;
+            let interval = self.interval_mut(number).expect("made above");
+            let Some(at) = interval.heights.get_mut(place_of(height)) else {
+                let answer = if wanted { Answer::None } else { Answer::Unwanted };
+                interval.open += usize::from(wanted);
+                interval.heights.push(Height { hash, answer, ambiguous: false, audited: false });
+                continue;
+            };
+            if at.hash == hash {
+                continue;
+            }
+            match at.answer {
+                Answer::Unwanted => {}
+                _ if at.audited => {
+                    refuted.get_or_insert((height, hash));
+                }
+                _ if !is_vouched => {
+                    at.hash = hash;
+                    at.ambiguous &= at.answer != Answer::Block;
+                    if at.answer == Answer::Filter {
+                        at.answer = Answer::None;
+                        interval.open += 1;
+                    }
+                    interval.change();
+                }
+                Answer::Block => at.ambiguous = true,
+                Answer::None | Answer::Filter => {
+                    if !at.ambiguous {
+                        self.differing.insert((height, peer), hash);
+                    }
+                }
+            }
+        }
+        let end = start as usize - first_of(number) as usize + hashes.len();
+        self.vouch(peer, number, end);
+        self.reach_back(start);
+        refuted
+    }
+
+    /// Notes how a height was answered.
+    pub(super) fn answer(&mut self, height: u32, answer: Answer) {
+        let Some(interval) = self.interval_mut(interval_of(height)) else { return };
+        let Some(at) = interval.heights.get_mut(place_of(height)) else { return };
+        let open = |answer| usize::from(answer == Answer::None);
+        interval.open = interval.open + open(answer) - open(at.answer);
+        at.answer = answer;
+        interval.waits_since = interval.waits_since.filter(|_| interval.open > 0);
+        if answer == Answer::None {
+            self.reach_back(height);
+        }
+    }
+
+    /// Ends what is open about a height: its block was scanned, and refuted these hashes.
+    pub(super) fn settle(&mut self, height: u32, refuted: &[FilterHash], audited: bool) {
+        let mut left = self.hashes(height);
+        left.retain(|hash| !refuted.contains(hash));
+        let differing: Vec<_> = self.differing_at(height).map(|(peer, _)| (height, peer)).collect();
+        for key in differing {
+            self.differing.remove(&key);
+        }
+        self.answer(height, Answer::Block);
+        let Some(interval) = self.interval_mut(interval_of(height)) else { return };
+        let Some(at) = interval.heights.get_mut(place_of(height)) else { return };
+        at.ambiguous |= left.len() > 1;
+        at.audited |= audited;
+        if refuted.contains(&at.hash) {
+            at.hash = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
+            at.ambiguous |= left.is_empty();
+            interval.change();
+        }
+    }
+
+    /// No filter is evidence about this height: it takes the block.
+    pub(super) fn doubt(&mut self, height: u32) {
+        let Some(interval) = self.interval_mut(interval_of(height)) else { return };
+        if let Some(at) = interval.heights.get_mut(place_of(height)) {
+            at.ambiguous = true;
+        }
+    }
+
+    /// Whether peers of an earlier run claim this.
+    pub(super) fn is_claimed_earlier(&self, height: u32, hash: FilterHash) -> bool {
+        let covers = |interval: &Interval| place_of(height) < interval.earlier.heights;
+        self.interval(interval_of(height)).is_some_and(covers)
+            && self.at(height).is_some_and(|at| at.hash == hash && !at.ambiguous)
+    }
+
+    /// Has all heights from `from` on answered again. Returns those whose filter is not known.
+    pub(super) fn reopen(&mut self, from: u32) -> Vec<u32> {
+        let mut ambiguous = Vec::new();
+        let first = from.max(self.first).max(1);
+        for number in interval_of(first)..self.first_interval + self.num_intervals() {
+            let Some(interval) = self.interval_mut(number) else { continue };
+            for (height, at) in (first_of(number)..).zip(&mut interval.heights) {
+                if height < first {
+                    continue;
+                }
+                interval.open += usize::from(at.answer != Answer::None);
+                at.answer = Answer::None;
+                ambiguous.extend(at.ambiguous.then_some(height));
+            }
+        }
+        self.reach_back(first);
+        ambiguous
+    }
+
+    fn num_intervals(&self) -> u32 {
+        u32::try_from(self.intervals.len()).expect("fewer than heights")
+    }
+
+    /// Whether a header that is trusted commits to the hash of this height.
+    pub(super) fn is_committed(&self, height: u32) -> bool {
+        let interval = self.interval(interval_of(height));
+        let differs = self.differing_at(height).next().is_some();
+        interval.is_some_and(|interval| interval.committed) && !differs
+    }
+
+    /// The headers at the end of these intervals are trusted. Returns the intervals whose hashes
+    /// they turn out to commit to.
+    pub(super) fn commit(&mut self, trusted: &BTreeMap<u32, FilterHeader>) -> Vec<u32> {
+        let mut committed = Vec::new();
+        if trusted.is_empty() {
+            return committed;
+        }
+        let mut above: Option<[FilterHeader; 2]> = None;
+        for number in (self.first_interval..self.first_interval + self.num_intervals()).rev() {
+            let interval = self.interval_mut(number).expect("counted");
+            let header = trusted.get(&(number * CHECKPOINT_INTERVAL)).copied();
+            let header = header.or_else(|| above.map(|[before, _]| before));
+            let leads = interval.ends.filter(|&[_, end]| Some(end) == header);
+            if leads.is_some() && !interval.committed {
+                committed.push(number);
+            }
+            interval.committed |= leads.is_some();
+            above = leads;
+        }
+        committed
+    }
+
+    /// The heights, in runs, that only filters answered and that nobody vouches for, though
+    /// someone did for so many.
+    fn doubtful(&self, number: u32, before: usize) -> Vec<RangeInclusive<u32>> {
+        let Some(interval) = self.interval(number) else { return Vec::new() };
+        let heights = (first_of(number)..).zip(&interval.heights).take(before);
+        let heights = heights.skip(interval.vouched());
+        runs(heights.filter(|(_, at)| at.answer == Answer::Filter).map(|(height, _)| height))
+    }
+
+    /// The heights of an interval, in runs, that filters answered and nobody disputes.
+    pub(super) fn answered_by_filter(&self, number: u32, from: u32) -> Vec<RangeInclusive<u32>> {
+        let Some(interval) = self.interval(number) else { return Vec::new() };
+        let heights = (first_of(number)..).zip(&interval.heights);
+        let answered =
+            heights.filter(|(height, at)| *height >= from && at.answer == Answer::Filter);
+        let heights = answered.map(|(height, _)| height);
+        runs(heights.filter(|&height| self.differing_at(height).next().is_none()))
+    }
+
+    /// Drops everything that liars claim. Returns the heights that were answered and for which
+    /// nobody vouches now. Peers of an earlier run may be among the liars if `earlier`.
+    pub(super) fn convict(&mut self, liars: &[PeerId], earlier: bool) -> Vec<RangeInclusive<u32>> {
+        self.differing.retain(|(_, peer), _| !liars.contains(peer));
+        self.withdraw(|interval| {
+            interval.vouchers.retain(|voucher| !liars.contains(&voucher.peer));
+            if earlier {
+                interval.earlier = Earlier::default();
+            }
+        })
+    }
+
+    /// Takes vouchers from intervals.
+    fn withdraw(&mut self, take: impl Fn(&mut Interval)) -> Vec<RangeInclusive<u32>> {
+        let mut reopened = Vec::new();
+        for number in self.first_interval..self.first_interval + self.num_intervals() {
+            let interval = self.interval_mut(number).expect("counted");
+            let before = interval.vouched();
+            take(interval);
+            if interval.vouched() < before {
+                self.reach_back(first_of(number));
+                reopened.extend(self.doubtful(number, before));
+            }
+        }
+        reopened.extend(self.promote());
+        reopened
+    }
+
+    /// Where nobody vouches for the hash of a height any more and someone claims another, that
+    /// takes its place.
+    fn promote(&mut self) -> Vec<RangeInclusive<u32>> {
+        let keys: Vec<_> = self.differing.keys().copied().collect();
+        let mut reopened = Vec::new();
+        for (height, peer) in keys {
+            if self.num_vouchers(height) > 0 {
+                continue;
+            }
+            let Some(hash) = self.differing.remove(&(height, peer)) else { continue };
+            let same: Vec<_> =
+                self.differing_at(height).filter(|(_, other)| *other == hash).collect();
+            for (peer, _) in same {
+                self.differing.remove(&(height, peer));
+            }
+            let interval = self.interval_mut(interval_of(height)).expect("differs there");
+            interval.change();
+            let at = interval.heights.get_mut(place_of(height)).expect("differs there");
+            at.hash = hash;
+            if at.answer == Answer::Filter {
+                self.answer(height, Answer::None);
+                reopened.push(height..=height);
+            }
+        }
+        reopened
+    }
+
+    /// A peer is gone. What it claimed goes too, but where `keep`, and where it was answered with:
+    /// up to the first height that is open. Returns the heights that were answered and for
+    /// which nobody vouches now.
+    pub(super) fn depart(
+        &mut self,
+        peer: PeerId,
+        keep: impl Fn(u32, FilterHash) -> bool,
+    ) -> Vec<RangeInclusive<u32>> {
+        self.differing
+            .retain(|&(height, claimant), &mut hash| claimant != peer || keep(height, hash));
+        self.withdraw(|interval| {
+            let first_open = interval.heights.iter().position(|at| at.answer == Answer::None);
+            let Some(first_open) = first_open.filter(|_| interval.open > 0) else { return };
+            for voucher in interval.vouchers.iter_mut().filter(|voucher| voucher.peer == peer) {
+                voucher.heights = voucher.heights.min(first_open);
+            }
+            interval.vouchers.retain(|voucher| voucher.heights > 0);
+        })
+    }
+
+    /// Forgets everything above this height.
+    pub(super) fn truncate(&mut self, height: u32) {
+        self.differing.retain(|&(at, _), _| at <= height);
+        self.refuted.retain(|&(at, _)| at <= height);
+        let last = interval_of(height);
+        let intervals = (last + 1).saturating_sub(self.first_interval) as usize;
+        self.intervals.truncate(intervals);
+        self.frontier = self.frontier.min(last.max(self.first_interval));
+        if height == 0 {
+            return;
+        }
+        let left = place_of(height) + 1;
+        let Some(interval) = self.interval_mut(last) else { return };
+        if left >= interval.heights.len() {
+            return;
+        }
+        interval.heights.truncate(left);
+        interval.change();
+        interval.open = interval.heights.iter().filter(|at| at.answer == Answer::None).count();
+        interval.earlier.heights = interval.earlier.heights.min(left);
+        for voucher in &mut interval.vouchers {
+            voucher.heights = voucher.heights.min(left);
+        }
+    }
+}
+
+/// Ascending heights as runs.
+pub(super) fn runs(heights: impl Iterator<Item = u32>) -> Vec<RangeInclusive<u32>> {
+    let mut runs: Vec<RangeInclusive<u32>> = Vec::new();
+    for height in heights {
+        match runs.last_mut() {
+            Some(run) if *run.end() + 1 == height => *run = *run.start()..=height,
+            _ => runs.push(height..=height),
+        }
+    }
+    runs
+}

@@ -1,0 +1,357 @@
+//! Fetching blocks: where peers dispute a filter, where the caller has a hit, where a spot audit
+//! is due; and what the block says of the filters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec::Vec;
+
+use bitcoin::bip158::FilterHash;
+use bitcoin::constants::genesis_block;
+use bitcoin::{Block, BlockHash};
+
+use super::claims::Answer;
+use super::peers::Asked;
+use super::sync::{FilterSync, Turn};
+use super::{
+    Action, FalseFilter, Finding, Message, PeerId, Reason, ScanBlock, VerifiedFilter, Why,
+};
+use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict, audit};
+use crate::btc::bip158::{BlockFilter, BoundBlock, Witnesses, filter_hash};
+use crate::btc::headers::BlockAt;
+
+/// Blocks that one peer is asked for at a time.
+const BLOCKS_PER_PEER: usize = 4;
+
+/// A height whose block is wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Inspection {
+    pub(super) at: BlockAt,
+    pub(super) why: Why,
+    /// Filters claimed for it, by hash; from one who claims it, or the caller.
+    pub(super) contents: BTreeMap<FilterHash, Vec<u8>>,
+    /// Who does not have the block.
+    without_block: BTreeSet<PeerId>,
+    reported: bool,
+}
+
+impl Inspection {
+    pub(super) fn new(at: BlockAt, why: Why) -> Self {
+        Self { at, why, contents: BTreeMap::new(), without_block: BTreeSet::new(), reported: false }
+    }
+}
+
+/// What a block says of the filters claimed for it.
+#[derive(Debug, Default)]
+struct Judgement {
+    refuted: Vec<(FilterHash, Option<InvalidFilter>)>,
+    valid: Option<FilterHash>,
+    suspicious: bool,
+}
+
+impl FilterSync {
+    /// Takes disputes and wanted blocks up, and goes on with those taken up.
+    pub(super) fn inspect(&mut self, turn: &mut Turn<'_>) {
+        self.begin_inspections(turn);
+        let heights: Vec<_> = self.inspections.keys().copied().collect();
+        for height in heights {
+            self.go_on(height, turn);
+        }
+    }
+
+    fn begin_inspections(&mut self, turn: &mut Turn<'_>) {
+        let limit = self.config.limits.inspections.max(1);
+        let mut last = None;
+        let mut heights: Vec<(u32, Why)> = Vec::new();
+        let room = limit.saturating_sub(self.inspections.len());
+        if room == 0 {
+            return;
+        }
+        for (height, _) in self.claims.differing.keys() {
+            if last != Some(*height) && !self.inspections.contains_key(height) {
+                heights.push((*height, Why::Disputed));
+            }
+            last = Some(*height);
+            if heights.len() == room {
+                break;
+            }
+        }
+        heights.extend(self.wanted.iter().map(|(&height, &why)| (height, why)).take(room));
+        heights.sort_unstable_by_key(|(height, _)| *height);
+        for (height, why) in heights.into_iter().take(room) {
+            self.wanted.remove(&height);
+            let Some(at) = turn.block_at(height) else { continue };
+            self.inspections.entry(height).or_insert_with(|| Inspection::new(at, why));
+            if why == Why::Disputed && self.claims.hashes(height).len() > 1 {
+                self.report_dispute(at, turn);
+            }
+        }
+    }
+
+    fn report_dispute(&self, at: BlockAt, turn: &mut Turn<'_>) {
+        let claims = self.claims.hashes(at.height).into_iter().map(|hash| {
+            let mut claimants = self.claims.claimants(at.height, hash);
+            claimants.retain(|peer| self.peers.contains_key(peer));
+            (hash, claimants)
+        });
+        turn.report(Finding::Disputed { at, claims: claims.collect() });
+    }
+
+    /// Fetches what is missing of an inspection: first each filter claimed, then the block.
+    fn go_on(&mut self, height: u32, turn: &mut Turn<'_>) {
+        let Some(inspection) = self.inspections.get(&height) else { return };
+        let is_ambiguous = self.claims.at(height).is_some_and(|at| at.ambiguous);
+        let hashes = self.claims.hashes(height);
+        if inspection.why == Why::Disputed && !is_ambiguous && hashes.len() < 2 {
+            return self.dissolve(height, turn);
+        }
+        let missing = hashes.iter().filter(|hash| !inspection.contents.contains_key(*hash));
+        let missing: Vec<_> = missing.copied().collect();
+        let mut waits = false;
+        for hash in missing {
+            waits |= self.ask_for_claimed(height, hash, turn);
+        }
+        if !waits {
+            self.ask_for_block(height, turn);
+        }
+    }
+
+    /// Nobody differs any more.
+    fn dissolve(&mut self, height: u32, turn: &mut Turn<'_>) {
+        let Some(mut inspection) = self.inspections.remove(&height) else { return };
+        let Some(known) = self.claims.at(height).copied() else { return };
+        if let Some(content) = inspection.contents.remove(&known.hash)
+            && known.answer == Answer::None
+        {
+            self.hand_over(inspection.at, content, turn);
+        }
+    }
+
+    /// Asks one of those who claim a filter for it; returns whether it may come.
+    fn ask_for_claimed(&mut self, height: u32, hash: FilterHash, turn: &mut Turn<'_>) -> bool {
+        let patience = self.config.limits.patience;
+        let claimants = self.claims.claimants(height, hash);
+        let connected = self.peers.iter().filter(|(id, _)| claimants.contains(id));
+        let able = connected.filter(|(_, peer)| peer.height(turn.chain) >= Some(height));
+        let able: Vec<_> = able.collect();
+        let is_coming = able.iter().any(|(_, peer)| {
+            let is_slow = peer.is_slow(turn.now, patience);
+            peer.requests.iter().any(|request| {
+                let urgent = matches!(request.asked, Asked::Filters { for_dispute: true, .. });
+                request.brings_filter(height) && (urgent || !is_slow)
+            })
+        });
+        if is_coming {
+            return true;
+        }
+        let chosen = able
+            .into_iter()
+            .min_by_key(|(_, peer)| (peer.rests(turn.now, patience), peer.requests.len()));
+        let Some((&id, _)) = chosen else { return false };
+        self.ask_peer_for_filters(id, height, vec![hash], true, turn);
+        true
+    }
+
+    fn ask_for_block(&mut self, height: u32, turn: &mut Turn<'_>) {
+        let patience = self.config.limits.patience;
+        let Some(inspection) = self.inspections.get_mut(&height) else { return };
+        let at = inspection.at;
+        let is_coming = self
+            .peers
+            .values()
+            .any(|peer| peer.is_asked_for_block(at.hash) && !peer.is_slow(turn.now, patience));
+        if is_coming {
+            return;
+        }
+        let able = self.peers.iter_mut().filter(|(id, peer)| {
+            !inspection.without_block.contains(id)
+                && peer.height(turn.chain) >= Some(height)
+                && !peer.is_asked_for_block(at.hash)
+        });
+        let choice = able.min_by_key(|(_, peer)| {
+            let is_busy = peer.num_blocks() >= BLOCKS_PER_PEER;
+            (is_busy, peer.rests(turn.now, patience), peer.requests.len())
+        });
+        match choice {
+            Some((_, peer)) if peer.num_blocks() >= BLOCKS_PER_PEER => {}
+            Some((&id, peer)) => {
+                peer.ask(Asked::Block, at, turn.now);
+                turn.actions.push(Action::Send(id, Message::GetBlock(at.hash)));
+            }
+            None if inspection.reported => {}
+            None => {
+                inspection.reported = true;
+                turn.report(Finding::BlockUnavailable(at));
+            }
+        }
+    }
+
+    pub(super) fn miss_block(&mut self, id: PeerId, hash: BlockHash) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let is_it = |request: &super::peers::Request| {
+            request.asked == Asked::Block && request.stop.hash == hash
+        };
+        let Some(request) = peer.take(is_it) else { return };
+        if let Some(inspection) = self.inspections.get_mut(&request.stop.height)
+            && inspection.at == request.stop
+        {
+            inspection.without_block.insert(id);
+        }
+    }
+
+    pub(super) fn take_block(&mut self, from: Option<PeerId>, block: Block, turn: &mut Turn<'_>) {
+        let hash = block.block_hash();
+        let asked = from.and_then(|id| Some((id, self.peers.get_mut(&id)?)));
+        let asked = asked.and_then(|(id, peer)| {
+            let is_it = |request: &super::peers::Request| {
+                request.asked == Asked::Block && request.stop.hash == hash
+            };
+            peer.take(is_it).map(|_| id)
+        });
+        let Some(height) = turn.chain.height_of(&hash) else { return };
+        if !self.inspections.get(&height).is_some_and(|open| open.at.hash == hash) {
+            return;
+        }
+        let bound = match BoundBlock::bind(&block, hash, self.config.network) {
+            Ok(bound) => bound,
+            Err(_) => {
+                if let Some(id) = asked {
+                    self.disconnect(id, Reason::FalseBlock(hash), turn);
+                }
+                return;
+            }
+        };
+        if bound.witnesses() == Witnesses::Stripped
+            && let Some(id) = from
+        {
+            let open = self.inspections.get_mut(&height).expect("found above");
+            open.without_block.insert(id);
+            return;
+        }
+        let inspection = self.inspections.remove(&height).expect("found above");
+        let judgement = judge(&bound, &inspection.contents);
+        drop(bound);
+        self.settle(inspection, judgement, block, turn);
+    }
+
+    fn settle(
+        &mut self,
+        mut inspection: Inspection,
+        judgement: Judgement,
+        block: Block,
+        turn: &mut Turn<'_>,
+    ) {
+        let (at, why) = (inspection.at, inspection.why);
+        let mut left = self.claims.hashes(at.height);
+        let mut refuted = judgement.refuted;
+        if let Some(valid) = judgement.valid {
+            let known = |hash: &FilterHash| refuted.iter().any(|(other, _)| other == hash);
+            let others = left.iter().filter(|&hash| *hash != valid && !known(hash));
+            let others: Vec<_> = others.map(|&hash| (hash, None)).collect();
+            refuted.extend(others);
+        }
+        left.retain(|hash| refuted.iter().all(|(other, _)| other != hash));
+        if left.len() > 1 {
+            turn.report(Finding::Undecided(at));
+        } else if judgement.suspicious {
+            turn.report(Finding::Suspicious(at));
+        }
+        let convicted: Vec<_> = refuted
+            .into_iter()
+            .map(|(hash, proof)| {
+                let liars = self.claims.claimants(at.height, hash);
+                let earlier = self.claims.is_claimed_earlier(at.height, hash);
+                (liars, earlier, FalseFilter { at, hash, proof })
+            })
+            .collect();
+        let hashes: Vec<_> = convicted.iter().map(|(.., false_filter)| false_filter.hash).collect();
+        self.claims.settle(at.height, &hashes, judgement.valid.is_some());
+        if judgement.suspicious {
+            self.claims.doubt(at.height);
+        }
+        for (liars, earlier, false_filter) in convicted {
+            self.claims.refuted.insert((at.height, false_filter.hash));
+            let reason = Reason::FalseFilter(Box::new(false_filter));
+            self.convict(&liars, earlier, &reason, turn);
+        }
+        let known = self.claims.at(at.height).filter(|known| !known.ambiguous);
+        let content = known.and_then(|known| inspection.contents.remove(&known.hash));
+        let filter = content.map(|content| BlockFilter { block_hash: at.hash, content });
+        turn.actions.push(Action::Block(Box::new(ScanBlock { at, block, why, filter })));
+    }
+
+    /// The caller has a hit.
+    pub(super) fn want_block(&mut self, filter: VerifiedFilter, turn: &mut Turn<'_>) {
+        let VerifiedFilter { at, filter, .. } = filter;
+        if at.height == 0 {
+            let block = genesis_block(self.config.network);
+            let scan = ScanBlock { at, block, why: Why::Matched, filter: Some(filter) };
+            turn.actions.push(Action::Block(Box::new(scan)));
+            return;
+        }
+        let Some(known) = self.claims.at(at.height) else { return };
+        // What is open is answered yet, and a block that has left the chain never.
+        if known.answer == Answer::None || turn.block_at(at.height) != Some(at) {
+            return;
+        }
+        let hash = filter_hash(&filter.content);
+        let content = self.claims.hashes(at.height).contains(&hash).then_some(filter.content);
+        let room = self.inspections.len() < self.config.limits.inspections;
+        match self.inspections.get_mut(&at.height) {
+            Some(open) => {
+                open.why = Why::Matched;
+                open.contents.extend(content.map(|content| (hash, content)));
+            }
+            None if room => {
+                let mut inspection = Inspection::new(at, Why::Matched);
+                inspection.contents.extend(content.map(|content| (hash, content)));
+                self.inspections.insert(at.height, inspection);
+            }
+            None => {
+                self.wanted.insert(at.height, Why::Matched);
+            }
+        }
+    }
+
+    /// Someone shows that a filter is false.
+    pub(super) fn take_proof(&mut self, proof: &InvalidFilter, turn: &mut Turn<'_>) {
+        let Some(height) = turn.chain.height_of(&proof.block_hash) else { return };
+        if proof.verify(proof.block_hash, self.config.network).is_err() {
+            return;
+        }
+        let hash = filter_hash(&proof.filter);
+        let at = BlockAt { height, hash: proof.block_hash };
+        let liars = self.claims.claimants(height, hash);
+        let earlier = self.claims.is_claimed_earlier(height, hash);
+        if self.claims.at(height).is_none() {
+            return;
+        }
+        self.claims.refuted.insert((height, hash));
+        let false_filter = FalseFilter { at, hash, proof: Some(proof.clone()) };
+        self.convict(&liars, earlier, &Reason::FalseFilter(Box::new(false_filter)), turn);
+        let known = self.claims.at(height).filter(|known| known.hash == hash);
+        if known.is_some_and(|known| known.answer != Answer::Unwanted) {
+            // Nobody claims another filter: the block answers.
+            self.claims.answer(height, Answer::None);
+            self.claims.doubt(height);
+            self.wanted.insert(height, Why::Disputed);
+        }
+    }
+}
+
+fn judge(block: &BoundBlock<'_>, contents: &BTreeMap<FilterHash, Vec<u8>>) -> Judgement {
+    let mut judgement = Judgement::default();
+    for (&hash, content) in contents {
+        match audit(block, content, Prevouts::None) {
+            Verdict::Valid(_) => judgement.valid = Some(hash),
+            Verdict::Invalid(refutation) => {
+                let proof = match refutation {
+                    Refutation::Proof(proof) => Some(*proof),
+                    _ => None,
+                };
+                judgement.refuted.push((hash, proof));
+            }
+            Verdict::Suspicious(_) => judgement.suspicious = true,
+            Verdict::Undecidable(_) => {}
+        }
+    }
+    judgement
+}

@@ -1,0 +1,234 @@
+//! Asking for filters, and handing over those whose hash meets the claims.
+
+use std::ops::RangeInclusive;
+use std::vec::Vec;
+
+use bitcoin::bip158::FilterHash;
+use bitcoin::p2p::message_filter::{CFilter, GetCFilters};
+
+use super::claims::{Answer, first_of, runs};
+use super::dispute::Inspection;
+use super::peers::Asked;
+use super::sync::{FilterSync, Turn};
+use super::{
+    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS,
+    Message, PeerId, Reason, VerifiedFilter, Violation, Why,
+};
+use crate::btc::bip158::{BlockFilter, filter_hash};
+use crate::btc::headers::BlockAt;
+
+impl FilterSync {
+    /// Asks for filters that nobody disputes, the lowest first.
+    pub(super) fn ask_for_filters(&mut self, turn: &mut Turn<'_>) {
+        let frontier = self.claims.frontier();
+        let window = u32::try_from(self.config.limits.intervals).unwrap_or(u32::MAX).max(1);
+        for interval in frontier..frontier.saturating_add(window) {
+            match self.claims.interval(interval) {
+                None => break,
+                Some(known) if known.open == 0 => continue,
+                Some(_) => {}
+            }
+            if self.peers.values().all(super::peers::Peer::is_asked_for_filters) {
+                break;
+            }
+            if !self.is_heard(interval, turn) {
+                continue;
+            }
+            for run in self.heights_to_ask(interval, turn) {
+                self.ask_for_run(&run, turn);
+            }
+        }
+    }
+
+    /// Whether everyone was heard about an interval who is worth waiting for: who is not still
+    /// busy with those below, and not overdue with an answer; and that no longer than the
+    /// patience lasts.
+    fn is_heard(&mut self, interval: u32, turn: &Turn<'_>) -> bool {
+        let frontier = self.claims.frontier();
+        let patience = self.config.limits.patience;
+        let Some(known) = self.claims.interval_mut(interval) else { return false };
+        let since = *known.waits_since.get_or_insert(turn.now);
+        let first = first_of(interval);
+        let heights = u32::try_from(known.heights.len()).expect("1,000 at most");
+        if turn.now.saturating_sub(since) > patience {
+            return true;
+        }
+        self.peers.values().all(|peer| {
+            let height = peer.height(turn.chain).unwrap_or(0);
+            let due = (height + 1).saturating_sub(first).min(heights);
+            peer.next > interval
+                || (peer.next == interval && peer.reported >= due)
+                || due == 0
+                || peer.next < frontier
+                || peer.is_slow(turn.now, patience)
+        })
+    }
+
+    /// The heights of an interval that can be asked for, in runs.
+    fn heights_to_ask(&self, interval: u32, turn: &Turn<'_>) -> Vec<RangeInclusive<u32>> {
+        let Some(known) = self.claims.interval(interval) else { return Vec::new() };
+        let patience = self.config.limits.patience;
+        let requests = self.peers.values().filter(|peer| !peer.is_slow(turn.now, patience));
+        let requests: Vec<_> = requests.flat_map(|peer| &peer.requests).collect();
+        let heights = (first_of(interval)..).zip(&known.heights);
+        let open = heights.filter(|(_, at)| at.answer == Answer::None && !at.ambiguous);
+        runs(open.map(|(height, _)| height).filter(|height| {
+            !self.inspections.contains_key(height)
+                && !self.wanted.contains_key(height)
+                && !requests.iter().any(|request| request.brings_filter(*height))
+                && self.claims.differing_at(*height).next().is_none()
+        }))
+    }
+
+    /// Asks the peers that are free for filters of a run of heights, all of one interval.
+    fn ask_for_run(&mut self, run: &RangeInclusive<u32>, turn: &mut Turn<'_>) {
+        let patience = self.config.limits.patience;
+        let mut start = *run.start();
+        while start <= *run.end() {
+            let claimants: Vec<_> = self.claims.vouchers(start).collect();
+            let free = self.peers.iter().filter(|(id, peer)| {
+                claimants.contains(id)
+                    && !peer.is_asked_for_filters()
+                    && peer.height(turn.chain).is_some_and(|height| height >= start)
+            });
+            let Some((&id, peer)) = free.min_by_key(|(_, peer)| peer.rests(turn.now, patience))
+            else {
+                return;
+            };
+            let height = peer.height(turn.chain).expect("checked above");
+            let stop = (*run.end()).min(height).min(start + MAX_FILTERS - 1);
+            let expected: Vec<_> =
+                (start..=stop).map_while(|height| self.claims.claim(id, height)).collect();
+            let expected = self.cut_by_spots(start, expected, turn);
+            if expected.is_empty() {
+                return;
+            }
+            start = self.ask_peer_for_filters(id, start, expected, false, turn) + 1;
+        }
+    }
+
+    /// Cuts a request so that there is room to keep the filters of spot audits.
+    fn cut_by_spots(
+        &self,
+        start: u32,
+        mut expected: Vec<FilterHash>,
+        turn: &Turn<'_>,
+    ) -> Vec<FilterHash> {
+        let is_spot = |height| turn.block_at(height).is_some_and(|at| self.is_spot(at));
+        let coming = self.peers.values().flat_map(|peer| &peer.requests);
+        let coming = coming.filter_map(|request| match &request.asked {
+            Asked::Filters { start, expected, done, .. } => {
+                Some((start + *done as u32)..start + expected.len() as u32)
+            }
+            _ => None,
+        });
+        let coming = coming.flatten().filter(|&height| is_spot(height)).count();
+        let limit = self.config.limits.inspections;
+        let room = limit.saturating_sub(self.inspections.len() + coming);
+        let mut spots = (start..).take(expected.len()).filter(|&height| is_spot(height));
+        if let Some(height) = spots.nth(room) {
+            expected.truncate((height - start) as usize);
+        }
+        expected
+    }
+
+    /// Returns the last height asked for.
+    pub(super) fn ask_peer_for_filters(
+        &mut self,
+        id: PeerId,
+        start: u32,
+        expected: Vec<FilterHash>,
+        for_dispute: bool,
+        turn: &mut Turn<'_>,
+    ) -> u32 {
+        let last = start + u32::try_from(expected.len()).expect("1,000 at most") - 1;
+        let stop = turn.block_at(last).expect("peers have shown it in the chain");
+        let message =
+            GetCFilters { filter_type: BASIC_FILTER, start_height: start, stop_hash: stop.hash };
+        let asked = Asked::Filters { start, expected, done: 0, for_dispute };
+        self.peers.get_mut(&id).expect("it is connected").ask(asked, stop, turn.now);
+        turn.actions.push(Action::Send(id, Message::GetCFilters(message)));
+        last
+    }
+
+    pub(super) fn take_filter(&mut self, id: PeerId, message: CFilter, turn: &mut Turn<'_>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let mut is_asked = false;
+        let mut stale = None;
+        let mut due = None;
+        for (place, request) in peer.requests.iter().enumerate() {
+            let Asked::Filters { start, expected, done, .. } = &request.asked else { continue };
+            is_asked = true;
+            let height = start + u32::try_from(*done).expect("1,000 at most");
+            if turn.chain.hash_at(height) == Some(message.block_hash) {
+                due.get_or_insert((place, height, expected[*done]));
+            } else if request.is_stale(turn.chain) {
+                stale.get_or_insert(place);
+            }
+        }
+        if message.filter_type != BASIC_FILTER && is_asked {
+            return self.violate(id, Violation::FilterType(message.filter_type), turn);
+        }
+        let Some(place) = due.map(|(place, ..)| place).or(stale) else {
+            let violation = match is_asked {
+                true => Violation::WrongBlock(message.block_hash),
+                false => Violation::Unsolicited,
+            };
+            return self.violate(id, violation, turn);
+        };
+        peer.count_filter(place, turn.now);
+        let Some((_, height, claimed)) = due else { return };
+        let at = BlockAt { height, hash: message.block_hash };
+        let bytes = message.filter.len();
+        if bytes > MAX_FILTER_SIZE {
+            let violation = Violation::OversizedFilter { bytes, limit: MAX_FILTER_SIZE };
+            return self.violate(id, violation, turn);
+        }
+        let sent = filter_hash(&message.filter);
+        if sent != claimed {
+            let contradiction = Contradiction::Filter { at, claimed, sent };
+            return self.convict(&[id], false, &Reason::ContradictsItself(contradiction), turn);
+        }
+        self.take_content(at, sent, message.filter, turn);
+    }
+
+    /// Takes a filter whose hash is the one that its sender claims.
+    fn take_content(
+        &mut self,
+        at: BlockAt,
+        hash: FilterHash,
+        content: Vec<u8>,
+        turn: &mut Turn<'_>,
+    ) {
+        let height = at.height;
+        if let Some(inspection) = self.inspections.get_mut(&height) {
+            if self.claims.hashes(height).contains(&hash) {
+                inspection.contents.entry(hash).or_insert(content);
+            }
+            return;
+        }
+        let Some(known) = self.claims.at(height) else { return };
+        let is_open = known.answer == Answer::None && !known.ambiguous && known.hash == hash;
+        if !is_open || self.claims.differing_at(height).next().is_some() {
+            return;
+        }
+        if self.is_spot(at) && self.inspections.len() < self.config.limits.inspections {
+            let mut inspection = Inspection::new(at, Why::SpotAudit);
+            inspection.contents.insert(hash, content);
+            self.inspections.insert(height, inspection);
+            return;
+        }
+        self.hand_over(at, content, turn);
+    }
+
+    /// Answers a height by its filter.
+    pub(super) fn hand_over(&mut self, at: BlockAt, content: Vec<u8>, turn: &mut Turn<'_>) {
+        let Some(grade) = self.grade_of_claim(at.height) else { return };
+        self.claims.answer(at.height, Answer::Filter);
+        let filter = BlockFilter { block_hash: at.hash, content };
+        turn.actions.push(Action::Filter(Box::new(VerifiedFilter { at, filter, grade })));
+    }
+}
+
+/// A bulk request stays inside its interval, and so inside what one request may ask for.
+const _: () = assert!(MAX_FILTERS >= CHECKPOINT_INTERVAL && MAX_FILTERS > 0);
