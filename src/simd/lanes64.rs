@@ -53,4 +53,6 @@ pub(crate) trait Lanes64: Copy {
     /// The eight bytes, big-endian, at each offset of `bytes`, at least 8 of them. An offset past
     /// the last eight bytes reads those.
     fn gather_big_endian_64(self, bytes: &[u8], offsets: Self::W) -> Self::W;
+    /// Writes lane `i` of each row to `columns[i]`.
+    fn store_columns_64(self, rows: [Self::W; 8], columns: [&mut [u64; 8]; 8]);
 }

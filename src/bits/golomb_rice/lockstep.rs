@@ -8,24 +8,22 @@
 //! start.
 
 use alloc::vec::Vec;
+use core::mem;
 use core::ops::Range;
 
-use super::chains::{BLOCK, Chains, Rows};
-use super::take;
+use super::chains::{BLOCK, Block, Chains};
+use super::take as one;
 use crate::bits::bit_stream::BitReader;
 
 /// How many codes a parser reads, at least, past the start of the next. One in thirty pairs of
 /// parsers has not met by then; more codes cost more than looking on.
 const OVERLAP: usize = 72;
 
-/// The codes that are left for the end, so that no parser reads past it.
-const LEFT: usize = 8;
-
 /// The blocks of which the ends of codes are kept: those around the overlap.
 const KEPT: usize = 6;
 
 /// Replaces `sums` by those of most of the `count` codes, and returns the bit where they end.
-/// `None` where this is not faster or does not work out; `sums` is undefined then.
+/// `None` where it does not work out; `sums` is undefined then.
 ///
 /// # Cost
 /// Where it does not work out, at most about as much as parsing from the start.
@@ -33,18 +31,18 @@ const KEPT: usize = 6;
 pub(super) fn take_sums<const C: usize>(
     chains: impl Chains<C>,
     codes: &[u8],
-    p: u8,
+    p: u32,
     count: usize,
     sums: &mut Vec<u64>,
 ) -> Option<u64> {
-    let plan = Plan::new(C, codes, p, count)?;
+    let plan = Plan::new(C, codes, count)?;
     // A tenth or two more than there are codes.
     sums.resize(plan.each * C, 0);
     let mut starts = [0; C];
     for (start, index) in starts.iter_mut().zip(0..) {
         *start = plan.spacing * index;
     }
-    let mut kept = [[[0; C]; BLOCK]; KEPT];
+    let mut kept = [[[0; BLOCK]; C]; KEPT];
     let ends = parse(chains.at(&starts), &plan, sums, &mut kept)?;
     // The last windows were true if they lay inside.
     let last_window = (codes.len() as u64 - 8) * 8;
@@ -52,7 +50,7 @@ pub(super) fn take_sums<const C: usize>(
         return None;
     }
     let found = find(&kept, &ends);
-    Parsed { codes, p: p.into(), plan, starts, ends, kept, found }.join(count, sums)
+    Parsed { codes, p, plan, starts, ends, kept, found }.join(count, sums)
 }
 
 /// Who parses how much.
@@ -66,14 +64,17 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// `None` where `chains` parsers are no faster than one.
-    pub(super) fn new(chains: usize, codes: &[u8], p: u8, count: usize) -> Option<Self> {
+    /// `None` where there is too little for `chains` parsers, or the codes are long.
+    pub(super) fn new(chains: usize, codes: &[u8], count: usize) -> Option<Self> {
         let bits = codes.len() as u64 * 8;
-        let goal = count.checked_sub(LEFT)?;
+        // The last parser, too, is to stop before the end: by the 8 bytes of a window, and by how
+        // far off the mean length of a code leads, which grows as the square root.
+        let goal = count.checked_sub(8 + count.isqrt() / 8)?;
         let each = (goal + (chains - 1) * OVERLAP).div_ceil(chains).next_multiple_of(BLOCK);
-        // With few codes most are read twice; of two long ones, a window rarely shows both. No sum
-        // overflows: none is more than the bits times two to the `p`.
-        if goal < each * 3 || bits > 26 * count as u64 || p > 24 || bits > 1 << 38 {
+        // Of two long codes, a window rarely shows both. No sum overflows: none is more than the
+        // bits times two to the `p`.
+        let is_usual = (count as u64..26 * count as u64).contains(&bits) && bits < 1 << 38;
+        if each >= goal || !is_usual {
             return None;
         }
         let apart = (goal - each) / (chains - 1);
@@ -86,48 +87,51 @@ impl Plan {
 /// Has the parsers read their codes, and returns where they end. Parser `c` has its sums from
 /// `c * each` on.
 #[inline(always)]
-fn parse<const C: usize>(
-    mut chains: impl Chains<C>,
+fn parse<const C: usize, K: Chains<C>>(
+    mut chains: K,
     plan: &Plan,
     sums: &mut [u64],
-    kept: &mut [Rows<C>; KEPT],
+    kept: &mut [[Block; C]; KEPT],
 ) -> Option<[u64; C]> {
-    let mut block_sums = [[0; C]; BLOCK];
-    let mut block_ends = [[0; C]; BLOCK];
-    for block in 0..plan.each / BLOCK {
+    let blocks = plan.each / BLOCK;
+    let mut rest = sums.as_chunks_mut().0;
+    let mut sums: [&mut [Block]; C] = [(); C].map(|()| Default::default());
+    for sums in &mut sums {
+        (*sums, rest) = mem::take(&mut rest).split_at_mut_checked(blocks)?;
+    }
+    let mut scratch = K::Scratch::default();
+    let mut none = [[0; BLOCK]; C];
+    for block in 0..blocks {
         let before = chains;
-        if !chains.take::<false>(&mut block_sums, &mut block_ends) {
+        let kept = block.checked_sub(plan.first_kept).and_then(|block| kept.get_mut(block));
+        let (keep, ends) = (kept.is_some(), kept.unwrap_or(&mut none));
+        let is_whole = if keep {
+            chains.take::<false, true>(&mut scratch, &mut sums, block, ends)
+        } else {
+            chains.take::<false, false>(&mut scratch, &mut sums, block, ends)
+        };
+        if !is_whole {
             chains = before;
-            if !chains.take::<true>(&mut block_sums, &mut block_ends) {
+            if !chains.take::<true, true>(&mut scratch, &mut sums, block, ends) {
                 return None;
             }
         }
-        if let Some(kept) =
-            block.checked_sub(plan.first_kept).and_then(|kept_at| kept.get_mut(kept_at))
-        {
-            *kept = block_ends;
-        }
-        for chain in 0..C {
-            let to: &mut [u64; BLOCK] =
-                sums.get_mut(chain * plan.each + block * BLOCK..)?.first_chunk_mut()?;
-            for code in 0..BLOCK {
-                to[code] = block_sums[code][chain];
-            }
-        }
     }
-    Some(block_ends[BLOCK - 1])
+    Some(chains.positions())
 }
 
 /// Of each parser, the number of its kept codes up to where the one before ended; 0 if it is not
 /// among them.
 #[inline(always)]
-fn find<const C: usize>(kept: &[Rows<C>; KEPT], ends: &[u64; C]) -> [u64; C] {
-    let mut wanted = [u64::MAX; C];
-    wanted[1..].copy_from_slice(&ends[..C - 1]);
+fn find<const C: usize>(kept: &[[Block; C]; KEPT], ends: &[u64; C]) -> [usize; C] {
     let mut found = [0; C];
-    for (number, row) in (1..).zip(kept.as_flattened()) {
-        for chain in 0..C {
-            found[chain] = if row[chain] == wanted[chain] { number } else { found[chain] };
+    for chain in 1..C {
+        for (block, columns) in kept.iter().enumerate() {
+            for code in 0..BLOCK {
+                if columns[chain][code] == ends[chain - 1] {
+                    found[chain] = block * BLOCK + code + 1;
+                }
+            }
         }
     }
     found
@@ -140,8 +144,8 @@ struct Parsed<'a, const C: usize> {
     plan: Plan,
     starts: [u64; C],
     ends: [u64; C],
-    kept: [Rows<C>; KEPT],
-    found: [u64; C],
+    kept: [[Block; C]; KEPT],
+    found: [usize; C],
 }
 
 impl<const C: usize> Parsed<'_, C> {
@@ -154,11 +158,9 @@ impl<const C: usize> Parsed<'_, C> {
         let mut length = each;
         for chain in 1..C {
             let mut reader = BitReader::at(self.codes, self.ends[chain - 1]);
-            let found = usize::try_from(self.found[chain]).ok()?;
-            let (missing, wrong) = if found > 0 {
-                (0, self.plan.first_kept * BLOCK + found)
-            } else {
-                self.look_on(chain, &mut steps)?
+            let (missing, wrong) = match self.found[chain] {
+                0 => self.look_on(chain, &mut steps)?,
+                found => (0, self.plan.first_kept * BLOCK + found),
             };
             // What is moved stays at the start of what is read.
             let from = chain * each + wrong;
@@ -168,7 +170,7 @@ impl<const C: usize> Parsed<'_, C> {
             // Sums from wrong codes may be larger than the right one; so the base wraps.
             let of_wrong = if wrong == 0 { 0 } else { sums[from - 1] };
             for _ in 0..missing {
-                sums[length] = sums[length - 1] + take(&mut reader, self.p)?;
+                sums[length] = sums[length - 1] + one(&mut reader, self.p)?;
                 length += 1;
             }
             let base = sums[length - 1].wrapping_sub(of_wrong);
@@ -184,7 +186,7 @@ impl<const C: usize> Parsed<'_, C> {
     #[cold]
     fn look_on(&self, chain: usize, steps: &mut usize) -> Option<(usize, usize)> {
         let mut reader = BitReader::at(self.codes, self.ends[chain - 1]);
-        let kept = self.kept.as_flattened().iter().map(|ends| ends[chain]);
+        let kept = self.kept.iter().flat_map(|columns| columns[chain]);
         let mut missing = 0;
         let (mut wrong, mut start) = (0, self.starts[chain]);
         for (number, end) in (self.plan.first_kept * BLOCK + 1..).zip(kept) {
@@ -196,10 +198,10 @@ impl<const C: usize> Parsed<'_, C> {
         while reader.position() != other.position() {
             *steps = steps.checked_sub(1)?;
             if reader.position() < other.position() {
-                take(&mut reader, self.p)?;
+                one(&mut reader, self.p)?;
                 missing += 1;
             } else {
-                take(&mut other, self.p)?;
+                one(&mut other, self.p)?;
                 wrong += 1;
             }
         }
@@ -207,20 +209,23 @@ impl<const C: usize> Parsed<'_, C> {
     }
 }
 
-/// Adds `base` to sums, and moves them to `to`, which is before them.
+/// Adds `base` to sums, and moves them to `to`, which is not behind them.
 #[inline(always)]
 fn add_and_move(sums: &mut [u64], mut from: Range<usize>, mut to: usize, base: u64) {
-    while from.len() >= BLOCK {
-        let mut block: [u64; BLOCK] = *sums[from.start..].first_chunk().expect("a block's length");
-        for sum in &mut block {
+    let apart = from.start - to;
+    if apart == 0 {
+        for sum in &mut sums[from] {
             *sum = sum.wrapping_add(base);
         }
-        sums[to..][..BLOCK].copy_from_slice(&block);
-        from.start += BLOCK;
-        to += BLOCK;
+        return;
     }
-    for at in from {
-        sums[to] = sums[at].wrapping_add(base);
-        to += 1;
+    while !from.is_empty() {
+        let (before, behind) = sums.split_at_mut(from.start);
+        let moved = apart.min(from.len());
+        for (to, from) in before[to..].iter_mut().zip(&behind[..moved]) {
+            *to = from.wrapping_add(base);
+        }
+        from.start += moved;
+        to += moved;
     }
 }

@@ -39,9 +39,20 @@ fn in_window(inverted: u64, p: u32) -> (u64, u32) {
     ((u64::from(quotient) << p) + ((2 << p) - 1 - rest), quotient + 1 + p)
 }
 
-/// Replaces `sums` by those of the values of `count` codes, from the first value to all of them, and
-/// returns the bit where the last code ends. Sums saturate. `None` where the bytes end first:
+/// The remainders that are parsed in lockstep: those of BIP158's basic filter.
+const BASIC_P: u32 = 19;
+
+/// With fewer codes than this, four parsers are no faster than one, as too much is read twice.
+const PLAIN_CHAINS_FROM: usize = 600;
+
+/// With fewer codes than this, sixteen parsers are no faster than four.
+const LANE_CHAINS_FROM: usize = 1_100;
+
+/// Replaces `sums` by those of the values of `count` codes, from the first value to all of them,
+/// and returns the bit where the last code ends. Sums saturate. `None` where the bytes end first:
 /// `sums` then holds those before.
+///
+/// Allocates for `count` sums, or half as many more: it is for the caller to bound it.
 pub(crate) fn sums(
     backend: Backend,
     codes: &[u8],
@@ -49,28 +60,37 @@ pub(crate) fn sums(
     count: usize,
     sums: &mut Vec<u64>,
 ) -> Option<u64> {
-    backend.run(TakeAll { codes, p, count, sums })
+    backend.run(TakeAll { codes, p: p.into(), count, sums })
 }
 
 struct TakeAll<'a> {
     codes: &'a [u8],
-    p: u8,
+    p: u32,
     count: usize,
     sums: &'a mut Vec<u64>,
 }
 
 impl TakeAll<'_> {
-    /// Takes the most of the codes in lockstep where that is faster, and then the others.
     #[inline(always)]
-    fn with_chains<const C: usize>(self, chains: impl Chains<C>) -> Option<u64> {
-        let Self { codes, p, count, sums } = self;
-        let mut reader = BitReader::at(codes, 0);
-        match lockstep::take_sums(chains, codes, p, count, sums) {
-            Some(position) => reader = BitReader::at(codes, position),
-            None => sums.clear(),
+    fn one_by_one(self) -> Option<u64> {
+        self.sums.clear();
+        self.from(0)
+    }
+
+    /// Takes most of the codes in lockstep where that is faster, and then the others.
+    #[inline(always)]
+    fn in_lockstep<const C: usize>(self, chains: impl Chains<C>) -> Option<u64> {
+        match lockstep::take_sums(chains, self.codes, self.p, self.count, self.sums) {
+            Some(position) => self.from(position),
+            None => self.one_by_one(),
         }
-        sums.reserve(count - sums.len());
-        take_sums(&mut reader, p, count, sums)?;
+    }
+
+    /// Takes the codes that are missing.
+    #[inline(always)]
+    fn from(self, position: u64) -> Option<u64> {
+        let mut reader = BitReader::at(self.codes, position);
+        take_sums(&mut reader, self.p, self.count, self.sums)?;
         Some(reader.position())
     }
 }
@@ -80,18 +100,21 @@ impl Kernel for TakeAll<'_> {
 
     #[inline(always)]
     fn scalar(self) -> Option<u64> {
-        let chains = PlainChains::new(self.codes, self.p);
-        self.with_chains(chains)
+        if self.p != BASIC_P || self.count < PLAIN_CHAINS_FROM {
+            return self.one_by_one();
+        }
+        let chains = PlainChains::<BASIC_P>::new(self.codes);
+        self.in_lockstep(chains)
     }
 
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) -> Option<u64> {
         // Four lanes are no faster than plain registers.
-        if L::LANES < 8 {
+        if L::LANES < 8 || self.p != BASIC_P || self.count < LANE_CHAINS_FROM {
             return self.scalar();
         }
-        let chains = LaneChains::new(lanes, self.codes, self.p);
-        self.with_chains(chains)
+        let chains = LaneChains::<L, BASIC_P>::new(lanes, self.codes);
+        self.in_lockstep(chains)
     }
 }
 
@@ -101,13 +124,8 @@ impl Kernel for TakeAll<'_> {
 /// # Cost
 /// About 7 cycles a code: the place of each depends on the one before.
 #[inline(always)]
-pub(crate) fn take_sums(
-    reader: &mut BitReader<'_>,
-    p: u8,
-    count: usize,
-    sums: &mut Vec<u64>,
-) -> Option<()> {
-    let p = u32::from(p);
+fn take_sums(reader: &mut BitReader<'_>, p: u32, count: usize, sums: &mut Vec<u64>) -> Option<()> {
+    sums.reserve(count - sums.len());
     let mut sum = sums.last().copied().unwrap_or(0);
     while sums.len() < count {
         if let Some(window) = reader.window() {

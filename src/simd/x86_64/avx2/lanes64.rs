@@ -14,6 +14,21 @@ use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
 use super::Avx2;
 use crate::simd::Lanes64;
 
+impl Avx2 {
+    /// Word `i` of each row.
+    #[inline(always)]
+    fn turn_64(self, [a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+        let even = (op!(_mm256_unpacklo_epi64(a, b)), op!(_mm256_unpacklo_epi64(c, d)));
+        let odd = (op!(_mm256_unpackhi_epi64(a, b)), op!(_mm256_unpackhi_epi64(c, d)));
+        [
+            op!(_mm256_permute2x128_si256::<0x20>(even.0, even.1)),
+            op!(_mm256_permute2x128_si256::<0x20>(odd.0, odd.1)),
+            op!(_mm256_permute2x128_si256::<0x31>(even.0, even.1)),
+            op!(_mm256_permute2x128_si256::<0x31>(odd.0, odd.1)),
+        ]
+    }
+}
+
 impl Lanes64 for Avx2 {
     type W = __m256i;
     const LANES: usize = 4;
@@ -71,18 +86,8 @@ impl Lanes64 for Avx2 {
             // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
             unsafe { _mm256_loadu_si256(row.as_ptr().cast()) }
         };
-        // Four words of the four rows.
-        let turn = |half: usize| {
-            let (a, b, c, d) = (load(0, half), load(1, half), load(2, half), load(3, half));
-            let even = (op!(_mm256_unpacklo_epi64(a, b)), op!(_mm256_unpacklo_epi64(c, d)));
-            let odd = (op!(_mm256_unpackhi_epi64(a, b)), op!(_mm256_unpackhi_epi64(c, d)));
-            [
-                op!(_mm256_permute2x128_si256::<0x20>(even.0, even.1)),
-                op!(_mm256_permute2x128_si256::<0x20>(odd.0, odd.1)),
-                op!(_mm256_permute2x128_si256::<0x31>(even.0, even.1)),
-                op!(_mm256_permute2x128_si256::<0x31>(odd.0, odd.1)),
-            ]
-        };
+        let turn =
+            |half| self.turn_64([load(0, half), load(1, half), load(2, half), load(3, half)]);
         let ([a, b, c, d], [e, f, g, h]) = (turn(0), turn(1));
         [a, b, c, d, e, f, g, h]
     }
@@ -182,5 +187,15 @@ impl Lanes64 for Avx2 {
         // bytes there are inside.
         let words = unsafe { _mm256_i64gather_epi64::<1>(bytes.as_ptr().cast(), offsets) };
         op!(_mm256_shuffle_epi8(words, self.load_64(&SWAP_BYTES_64)))
+    }
+
+    #[inline(always)]
+    fn store_columns_64(self, rows: [__m256i; 8], columns: [&mut [u64; 8]; 8]) {
+        let [a, b, c, d, e, f, g, h] = rows;
+        let (low, high) = (self.turn_64([a, b, c, d]), self.turn_64([e, f, g, h]));
+        for lane in 0..4 {
+            self.store_slice_64(low[lane], columns[lane]);
+            self.store_slice_64(high[lane], &mut columns[lane][4..]);
+        }
     }
 }

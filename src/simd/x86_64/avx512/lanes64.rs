@@ -12,6 +12,41 @@ use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
 use super::Avx512;
 use crate::simd::Lanes64;
 
+impl Avx512 {
+    /// Word `i` of each row.
+    #[inline(always)]
+    fn turn_64(self, rows: [__m512i; 8]) -> [__m512i; 8] {
+        // Of two rows, the even words of both and the odd ones, in pairs.
+        let [a, b] = self.pairs_64(rows[0], rows[1]);
+        let [c, d] = self.pairs_64(rows[2], rows[3]);
+        let [e, f] = self.pairs_64(rows[4], rows[5]);
+        let [g, h] = self.pairs_64(rows[6], rows[7]);
+        let [word_0, word_2, word_4, word_6] = self.turn_pairs_64([a, c, e, g]);
+        let [word_1, word_3, word_5, word_7] = self.turn_pairs_64([b, d, f, h]);
+        [word_0, word_1, word_2, word_3, word_4, word_5, word_6, word_7]
+    }
+
+    #[inline(always)]
+    fn pairs_64(self, a: __m512i, b: __m512i) -> [__m512i; 2] {
+        [op!(_mm512_unpacklo_epi64(a, b)), op!(_mm512_unpackhi_epi64(a, b))]
+    }
+
+    /// Four times four pairs turned around.
+    #[inline(always)]
+    fn turn_pairs_64(self, [a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
+        let low_0_4 = op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(a, b));
+        let low_2_6 = op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(a, b));
+        let high_0_4 = op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(c, d));
+        let high_2_6 = op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(c, d));
+        [
+            op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low_0_4, high_0_4)),
+            op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low_2_6, high_2_6)),
+            op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low_0_4, high_0_4)),
+            op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low_2_6, high_2_6)),
+        ]
+    }
+}
+
 impl Lanes64 for Avx512 {
     type W = __m512i;
     const LANES: usize = 8;
@@ -67,28 +102,8 @@ impl Lanes64 for Avx512 {
             // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
             unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
         };
-        // Of two rows, the even words of both, and the odd ones, in pairs.
-        let pair = |row: usize| {
-            let (a, b) = (load(row), load(row + 1));
-            [op!(_mm512_unpacklo_epi64(a, b)), op!(_mm512_unpackhi_epi64(a, b))]
-        };
-        let pairs = [pair(0), pair(2), pair(4), pair(6)];
-        // Words 0, 2, 4, 6, or one more each: four times four pairs turned around.
-        let turn = |odd: usize| {
-            let (low, high) = ((pairs[0][odd], pairs[1][odd]), (pairs[2][odd], pairs[3][odd]));
-            let low_0_4 = op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low.0, low.1));
-            let low_2_6 = op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low.0, low.1));
-            let high_0_4 = op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(high.0, high.1));
-            let high_2_6 = op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(high.0, high.1));
-            [
-                op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low_0_4, high_0_4)),
-                op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low_2_6, high_2_6)),
-                op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low_0_4, high_0_4)),
-                op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low_2_6, high_2_6)),
-            ]
-        };
-        let ([a, c, e, g], [b, d, f, h]) = (turn(0), turn(1));
-        [a, b, c, d, e, f, g, h]
+        let rows = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
+        self.turn_64(rows)
     }
 
     #[inline(always)]
@@ -167,5 +182,13 @@ impl Lanes64 for Avx512 {
         // bytes there are inside.
         let words = unsafe { _mm512_i64gather_epi64::<1>(offsets, bytes.as_ptr().cast()) };
         op!(_mm512_shuffle_epi8(words, self.load_64(&SWAP_BYTES_64)))
+    }
+
+    #[inline(always)]
+    fn store_columns_64(self, rows: [__m512i; 8], columns: [&mut [u64; 8]; 8]) {
+        let turned = self.turn_64(rows);
+        for lane in 0..8 {
+            self.store_64(turned[lane], columns[lane]);
+        }
     }
 }
