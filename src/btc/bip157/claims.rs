@@ -432,7 +432,8 @@ impl Claims {
     pub(super) fn answered_by_filter(&self, number: u32, from: u32) -> Vec<RangeInclusive<u32>> {
         let Some(interval) = self.interval(number) else { return Vec::new() };
         let heights = (first_of(number)..).zip(&interval.heights);
-        let answered = heights.filter(|(height, at)| *height >= from && at.answer == Answer::Filter);
+        let answered =
+            heights.filter(|(height, at)| *height >= from && at.answer == Answer::Filter);
         let heights = answered.map(|(height, _)| height);
         runs(heights.filter(|&height| self.differing_at(height).next().is_none()))
     }
@@ -475,7 +476,8 @@ impl Claims {
                 continue;
             }
             let Some(hash) = self.differing.remove(&(height, peer)) else { continue };
-            let same: Vec<_> = self.differing_at(height).filter(|(_, other)| *other == hash).collect();
+            let same: Vec<_> =
+                self.differing_at(height).filter(|(_, other)| *other == hash).collect();
             for (peer, _) in same {
                 self.differing.remove(&(height, peer));
             }

@@ -35,13 +35,7 @@ pub(super) struct Inspection {
 
 impl Inspection {
     pub(super) fn new(at: BlockAt, why: Why) -> Self {
-        Self {
-            at,
-            why,
-            contents: BTreeMap::new(),
-            without_block: BTreeSet::new(),
-            reported: false,
-        }
+        Self { at, why, contents: BTreeMap::new(), without_block: BTreeSet::new(), reported: false }
     }
 }
 
@@ -160,9 +154,10 @@ impl FilterSync {
         let patience = self.config.limits.patience;
         let Some(inspection) = self.inspections.get_mut(&height) else { return };
         let at = inspection.at;
-        let is_coming = self.peers.values().any(|peer| {
-            peer.is_asked_for_block(at.hash) && !peer.is_slow(turn.now, patience)
-        });
+        let is_coming = self
+            .peers
+            .values()
+            .any(|peer| peer.is_asked_for_block(at.hash) && !peer.is_slow(turn.now, patience));
         if is_coming {
             return;
         }

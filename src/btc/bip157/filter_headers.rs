@@ -74,11 +74,8 @@ impl FilterSync {
             return false;
         }
         let stop = turn.block_at(stop).expect("at or below the tip");
-        let message = GetCFHeaders {
-            filter_type: BASIC_FILTER,
-            start_height: start,
-            stop_hash: stop.hash,
-        };
+        let message =
+            GetCFHeaders { filter_type: BASIC_FILTER, start_height: start, stop_hash: stop.hash };
         let peer = self.peers.get_mut(&id).expect("found above");
         peer.ask(Asked::Headers { start }, stop, turn.now);
         turn.actions.push(Action::Send(id, Message::GetCFHeaders(message)));
@@ -223,13 +220,7 @@ impl FilterSync {
         Ok(())
     }
 
-    fn take_hashes(
-        &mut self,
-        id: PeerId,
-        start: u32,
-        hashes: &[FilterHash],
-        turn: &mut Turn<'_>,
-    ) {
+    fn take_hashes(&mut self, id: PeerId, start: u32, hashes: &[FilterHash], turn: &mut Turn<'_>) {
         let interval = super::claims::interval_of(start);
         let refuted = self.claims.report(id, start, hashes);
         if let Some(peer) = self.peers.get(&id).filter(|peer| peer.next > interval) {

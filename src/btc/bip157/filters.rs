@@ -11,8 +11,8 @@ use super::dispute::Inspection;
 use super::peers::Asked;
 use super::sync::{FilterSync, Turn};
 use super::{
-    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS, Message,
-    PeerId, Reason, VerifiedFilter, Violation, Why,
+    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS,
+    Message, PeerId, Reason, VerifiedFilter, Violation, Why,
 };
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::BlockAt;

@@ -49,6 +49,8 @@ mod grade;
 mod messages;
 mod peers;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::boxed::Box;
 use std::vec::Vec;

@@ -166,9 +166,7 @@ impl Peer {
     }
 
     pub(super) fn is_asked_for_filters(&self) -> bool {
-        self.requests
-            .iter()
-            .any(|r| matches!(r.asked, Asked::Filters { for_dispute: false, .. }))
+        self.requests.iter().any(|r| matches!(r.asked, Asked::Filters { for_dispute: false, .. }))
     }
 
     pub(super) fn num_blocks(&self) -> usize {
