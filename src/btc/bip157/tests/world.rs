@@ -202,7 +202,7 @@ impl Node {
         self.chain.blocks.iter().position(|block| block.block_hash() == hash).unwrap()
     }
 
-    fn answer(&self, id: PeerId, message: &Message) -> Vec<Event> {
+    pub(super) fn answer(&self, id: PeerId, message: &Message) -> Vec<Event> {
         let filter_type = BASIC_FILTER;
         let mut events = match message {
             _ if (self.mute)(message) => vec![],
@@ -267,7 +267,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(chain: &TestChain, config: Config) -> Self {
-        let mut headers = HeaderChain::new(Network::Regtest);
+        let mut headers = HeaderChain::new(config.network);
         let new: Vec<_> = chain.blocks[1..].iter().map(|block| block.header).collect();
         headers.accept(&new, u32::MAX).unwrap();
         Self {
@@ -407,6 +407,16 @@ impl World {
     pub(super) fn sent(&self, is: impl Fn(&Message) -> bool) -> usize {
         let sent = |action: &&Action| matches!(action, Action::Send(_, message) if is(message));
         self.actions.iter().filter(sent).count()
+    }
+
+    /// Requests for the filter of one block.
+    pub(super) fn sent_for_one_filter(&self) -> usize {
+        self.sent(|message| match message {
+            Message::GetCFilters(message) => {
+                self.headers.hash_at(message.start_height) == Some(message.stop_hash)
+            }
+            _ => false,
+        })
     }
 
     /// Heights scanned, and why.
