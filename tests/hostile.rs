@@ -17,10 +17,14 @@ mod eth_fixtures;
 mod eth_headers;
 #[path = "hostile/filter_container.rs"]
 mod filter_container;
+#[path = "hostile/filter_scan.rs"]
+mod filter_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
 #[path = "support/gcs_reading.rs"]
 mod gcs_reading;
+#[path = "hostile/gcs_streams.rs"]
+mod gcs_streams;
 #[path = "hostile/log_queries.rs"]
 mod log_queries;
 #[path = "hostile/merkle.rs"]

@@ -54,6 +54,10 @@ impl Family {
         Self { name, filters }
     }
 
+    pub(crate) fn filters(&self) -> impl Iterator<Item = &Filter> {
+        self.filters.iter()
+    }
+
     /// The first filter alone.
     pub(crate) fn into_first(mut self) -> Self {
         self.filters.truncate(1);
