@@ -1,12 +1,14 @@
 //! Sets and filters against those of `bitcoin`, whose reader has flaws that are asserted one by
 //! one, and against the coder written from the text.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::catch_unwind;
 
 use chainsieve::bitcoin::bip158::{BlockFilter as TheirFilter, Error};
+use chainsieve::bitcoin::hashes::siphash24;
 use chainsieve::bitcoin::{OutPoint, ScriptBuf, TxIn};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, GcsError};
+use chainsieve::hash::SipKey;
 
 use crate::bitcoin_sets::{Flaws, asked_of_bitcoin, written_by_bitcoin};
 use crate::fuzzed_sets::{block_has_its_filter, elements_come_back, set_is_read_alike};
@@ -174,6 +176,45 @@ fn a_count_over_the_limit_is_only_an_error() {
     // At the limit, the bytes decide.
     let bytes = [&compact_size(COUNT - 1)[..], &codes].concat();
     assert_eq!(coding.check_reading(&bytes), Err(Fault::Cut));
+}
+
+/// Two scripts of one hash under one key, found by a search of seven billion hashes: a set counts
+/// both, and its codes have a delta of 0.
+#[test]
+fn scripts_of_one_hash_are_two_elements() {
+    let key: [u8; 16] = std::array::from_fn(|at| u8::try_from(at).expect("small"));
+    let (k0, k1) = (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
+    assert_eq!(SipKey::from_bytes(key), SipKey { k0, k1 });
+    let script = |program: u64| {
+        let mut script = vec![0; 22];
+        script[1] = 20;
+        script[2..10].copy_from_slice(&program.to_le_bytes());
+        script
+    };
+    let (one, other) = (script(0x4a6d_5790_7baf_8fe2), script(0x0ff3_20e1_0242_5322));
+    let hash = |script: &[u8]| siphash24::Hash::hash_to_u64_with_keys(k0, k1, script);
+    assert_eq!((hash(&one), hash(&other)), (0x0c2c_e6b2_65aa_ea06, 0x0c2c_e6b2_65aa_ea06));
+
+    let mut rng = Rng::new(0x15f);
+    for beside in [0, 1, 30, 400] {
+        let mut elements = elements(&mut rng, beside);
+        elements.retain(|element| !element.is_empty());
+        elements.extend([&one, &other, &one, &one, &other].map(Clone::clone));
+        for (p, m) in [(19, 784_931), (0, 1), (2, 5), (32, u32::MAX)] {
+            let coding = Coding { k0, k1, p, m };
+            let bytes = coding.written(&elements);
+            assert_eq!(bytes, written_by_bitcoin(coding, &elements), "beside {beside}");
+            assert_eq!(bytes, coding.encode(&elements), "beside {beside}");
+            let distinct: BTreeSet<_> = elements.iter().collect();
+            let count = coding.parse(&bytes, Acceptance::Strict).map(|set| set.num_elements());
+            assert_eq!(count, Ok(u32::try_from(distinct.len()).expect("few")));
+            assert!(Flaws::default().check(coding, &bytes, &elements));
+            // Who asks for one finds the other.
+            let alone = coding.written(std::slice::from_ref(&one));
+            let queries = [one.clone(), other.clone()];
+            assert_eq!(coding.check_matching(&alone, &queries), Some(vec![0, 1]));
+        }
+    }
 }
 
 /// The first `bitcoin` flaw in numbers: what Core refuses as damaged, it takes for a filter that
