@@ -9,6 +9,8 @@ mod batches;
 mod bip158;
 #[path = "differential/bip158_match.rs"]
 mod bip158_match;
+#[path = "support/bitcoin_sets.rs"]
+mod bitcoin_sets;
 #[path = "support/corpus_files.rs"]
 #[expect(dead_code, reason = "blocks are taken by file, not by name")]
 mod corpus_files;
@@ -31,6 +33,8 @@ mod eth_proofs;
 mod eth_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "support/fuzzed_sets.rs"]
+mod fuzzed_sets;
 #[path = "support/gcs_reading.rs"]
 mod gcs_reading;
 #[path = "differential/log_queries.rs"]
@@ -41,7 +45,6 @@ mod matching;
 mod merkle;
 #[path = "support/mutation.rs"]
 mod mutation;
-#[expect(dead_code, reason = "blocks are compared with `bitcoin`'s")]
 mod naive_gcs;
 #[path = "support/oracle.rs"]
 #[expect(dead_code, reason = "no oracle cases here, only their blocks")]

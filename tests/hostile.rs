@@ -23,6 +23,8 @@ mod filter_scan;
 mod fixtures;
 #[path = "support/gcs_reading.rs"]
 mod gcs_reading;
+#[path = "hostile/gcs_streams.rs"]
+mod gcs_streams;
 #[path = "hostile/log_queries.rs"]
 mod log_queries;
 #[path = "hostile/merkle.rs"]

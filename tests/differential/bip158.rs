@@ -1,111 +1,22 @@
 //! Sets and filters against those of `bitcoin`, whose reader has flaws that are asserted one by
 //! one, and against the coder written from the text.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::catch_unwind;
 
-use chainsieve::bitcoin::bip158::{
-    BlockFilter as TheirFilter, Error, GcsFilterReader, GcsFilterWriter,
-};
-use chainsieve::bitcoin::{OutPoint, ScriptBuf};
+use chainsieve::bitcoin::bip158::{BlockFilter as TheirFilter, Error};
+use chainsieve::bitcoin::hashes::siphash24;
+use chainsieve::bitcoin::{OutPoint, ScriptBuf, TxIn};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, GcsError};
+use chainsieve::hash::SipKey;
 
+use crate::bitcoin_sets::{Flaws, asked_of_bitcoin, written_by_bitcoin};
+use crate::fuzzed_sets::{block_has_its_filter, elements_come_back, set_is_read_alike};
 use crate::mutation::mutated;
 use crate::naive_gcs::{Coding, Fault, compact_size};
 use crate::random_block;
 use crate::random_sets::{coding, elements, queries};
 use crate::rng::Rng;
-
-fn written_by_bitcoin(coding: Coding, elements: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut writer =
-        GcsFilterWriter::new(&mut bytes, coding.k0, coding.k1, coding.m.into(), coding.p);
-    elements.iter().for_each(|element| writer.add_element(element));
-    writer.finish().expect("a vector takes all");
-    bytes
-}
-
-/// What `bitcoin` answers to any and to all of `queries`; `None` for its errors.
-fn asked_of_bitcoin(
-    coding: Coding,
-    bytes: &[u8],
-    queries: &[Vec<u8>],
-) -> (Option<bool>, Option<bool>) {
-    let reader = GcsFilterReader::new(coding.k0, coding.k1, coding.m.into(), coding.p);
-    let questions = || queries.iter().map(Vec::as_slice);
-    let any = reader.match_any(&mut &bytes[..], questions());
-    let all = reader.match_all(&mut &bytes[..], questions());
-    (any.ok(), all.ok())
-}
-
-/// The answers that the values before the end of the bytes settle, however bad the rest is.
-fn settled_early(
-    coding: Coding,
-    count: u64,
-    values: &[u128],
-    queries: &[Vec<u8>],
-) -> (Option<bool>, Option<bool>) {
-    let asked = queries.iter().map(|query| u128::from(coding.value(count, query)));
-    let contains = |value: &u128| values.binary_search(value).is_ok();
-    let complete = values.len() as u64 == count;
-    let is_passed = |value: &u128| values.last().is_some_and(|last| last > value);
-    let found = asked.clone().any(|value| contains(&value));
-    let largest = asked.clone().max().expect("a question");
-    let any = if found { Some(true) } else { (complete || is_passed(&largest)).then_some(false) };
-    let all = match asked.filter(|value| !contains(value)).min() {
-        None => Some(true),
-        Some(smallest) => (complete || is_passed(&smallest)).then_some(false),
-    };
-    (any, all)
-}
-
-/// How often `bitcoin` answered where there is no answer, by what it overlooks.
-#[derive(Debug, Default)]
-struct Flaws {
-    /// A count that is cut short or padded is read as 0: everything is "no match".
-    count_read_as_zero: usize,
-    /// Bytes behind the last value.
-    trailing_bytes: usize,
-    /// Fewer values than the count says, and the answer settled by those that are there.
-    settled_before_the_end: usize,
-    /// Nothing asked: the bytes are not looked at.
-    nothing_asked: usize,
-}
-
-impl Flaws {
-    /// Asserts that `bitcoin` answers as the library, or as one of its flaws makes it.
-    fn check(&mut self, coding: Coding, bytes: &[u8], queries: &[Vec<u8>]) -> bool {
-        let theirs = asked_of_bitcoin(coding, bytes, queries);
-        let about = || format!("{coding:?}: {}, {queries:02x?}", hex::encode(bytes));
-        if let Some(matching) = coding.check_matching(bytes, queries) {
-            let ours = (!matching.is_empty(), matching.len() == queries.len());
-            assert_eq!(theirs, (Some(ours.0), Some(ours.1)), "{}", about());
-            return true;
-        }
-        let fault = coding.read(bytes).expect_err("there is no answer");
-        if queries.is_empty() {
-            assert_eq!(theirs, (Some(false), Some(true)), "{}", about());
-            self.nothing_asked += 1;
-            return false;
-        }
-        let (expected, flaw) = match fault {
-            Fault::CountCut | Fault::CountNonMinimal => {
-                ((Some(false), Some(false)), &mut self.count_read_as_zero)
-            }
-            Fault::Cut | Fault::Trailing | Fault::CountTooLarge => {
-                let (count, values) = coding.prefix(bytes).expect("a count");
-                let flaw = match fault {
-                    Fault::Trailing => &mut self.trailing_bytes,
-                    _ => &mut self.settled_before_the_end,
-                };
-                (settled_early(coding, count, &values, queries), flaw)
-            }
-        };
-        assert_eq!(theirs, expected, "{fault:?}: {}", about());
-        *flaw += usize::from(theirs.0.is_some()) + usize::from(theirs.1.is_some());
-        false
-    }
-}
 
 /// Writers agree byte for byte but for an empty element, which `bitcoin` leaves out: Core's set
 /// holds it, its block filters never meet one.
@@ -267,6 +178,45 @@ fn a_count_over_the_limit_is_only_an_error() {
     assert_eq!(coding.check_reading(&bytes), Err(Fault::Cut));
 }
 
+/// Two scripts of one hash under one key, found by a search of seven billion hashes: a set counts
+/// both, and its codes have a delta of 0.
+#[test]
+fn scripts_of_one_hash_are_two_elements() {
+    let key: [u8; 16] = std::array::from_fn(|at| u8::try_from(at).expect("small"));
+    let (k0, k1) = (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
+    assert_eq!(SipKey::from_bytes(key), SipKey { k0, k1 });
+    let script = |program: u64| {
+        let mut script = vec![0; 22];
+        script[1] = 20;
+        script[2..10].copy_from_slice(&program.to_le_bytes());
+        script
+    };
+    let (one, other) = (script(0x4a6d_5790_7baf_8fe2), script(0x0ff3_20e1_0242_5322));
+    let hash = |script: &[u8]| siphash24::Hash::hash_to_u64_with_keys(k0, k1, script);
+    assert_eq!((hash(&one), hash(&other)), (0x0c2c_e6b2_65aa_ea06, 0x0c2c_e6b2_65aa_ea06));
+
+    let mut rng = Rng::new(0x15f);
+    for beside in [0, 1, 30, 400] {
+        let mut elements = elements(&mut rng, beside);
+        elements.retain(|element| !element.is_empty());
+        elements.extend([&one, &other, &one, &one, &other].map(Clone::clone));
+        for (p, m) in [(19, 784_931), (0, 1), (2, 5), (32, u32::MAX)] {
+            let coding = Coding { k0, k1, p, m };
+            let bytes = coding.written(&elements);
+            assert_eq!(bytes, written_by_bitcoin(coding, &elements), "beside {beside}");
+            assert_eq!(bytes, coding.encode(&elements), "beside {beside}");
+            let distinct: BTreeSet<_> = elements.iter().collect();
+            let count = coding.parse(&bytes, Acceptance::Strict).map(|set| set.num_elements());
+            assert_eq!(count, Ok(u32::try_from(distinct.len()).expect("few")));
+            assert!(Flaws::default().check(coding, &bytes, &elements));
+            // Who asks for one finds the other.
+            let alone = coding.written(std::slice::from_ref(&one));
+            let queries = [one.clone(), other.clone()];
+            assert_eq!(coding.check_matching(&alone, &queries), Some(vec![0, 1]));
+        }
+    }
+}
+
 /// The first `bitcoin` flaw in numbers: what Core refuses as damaged, it takes for a filter that
 /// contains nothing. Here one byte is missing.
 #[test]
@@ -291,7 +241,8 @@ fn filters_of_blocks_are_built_the_same() {
     let (mut empty, mut unspendable) = (0, 0);
     for _ in 0..400 {
         let count = 1 + rng.below(24);
-        let block = random_block::block(&mut rng, count, &words);
+        let mut block = random_block::block(&mut rng, count, &words);
+        block.block.txdata[0].input = vec![TxIn::default()];
         let mut scripts: HashMap<OutPoint, ScriptBuf> = HashMap::new();
         for input in block.block.txdata.iter().skip(1).flat_map(|tx| &tx.input) {
             let script = match rng.below(5) {
@@ -326,4 +277,28 @@ fn filters_of_blocks_are_built_the_same() {
         assert_eq!(any.ok(), Some(!found.is_empty()));
     }
     assert!(empty > 100 && unspendable > 100, "{empty} {unspendable}");
+}
+
+/// What the fuzz targets assert, of bytes by chance and of damaged real ones.
+#[test]
+fn any_bytes_at_all() {
+    let mut rng = Rng::new(0x15e);
+    let (mut sets, mut found, mut blocks) = (0, 0, 0);
+    for round in 0..20_000 {
+        let length = rng.below(60);
+        let mut data = rng.bytes(length);
+        found += usize::from(elements_come_back(&data).is_some_and(|found| found > 0));
+        if let Some(count) = data.get_mut(6) {
+            *count %= 30;
+        }
+        sets += usize::from(set_is_read_alike(&data).is_some());
+        if round % 20 == 0 {
+            let words = [rng.bytes(22), rng.bytes(23), vec![0x6a, 1]];
+            let count = 1 + rng.below(9);
+            let block = random_block::block(&mut rng, count, &words).raw.clone();
+            let block = if rng.one_in(3) { block } else { mutated(&mut rng, &block) };
+            blocks += usize::from(block_has_its_filter(&[block, data].concat()).is_some());
+        }
+    }
+    assert!(sets > 150 && found > 1_000 && blocks > 300, "{sets} {found} {blocks}");
 }

@@ -37,6 +37,10 @@ impl Set {
     }
 }
 
+fn float(count: usize) -> f64 {
+    f64::from(u32::try_from(count).expect("few"))
+}
+
 /// How many of `count` random scripts a filter finds, on every backend and decoded.
 fn strangers_found(rng: &mut Rng, set: &Set, count: usize) -> f64 {
     let scripts: PreparedScripts = (0..count).map(|_| rng.array::<22>()).collect();
@@ -46,7 +50,7 @@ fn strangers_found(rng: &mut Rng, set: &Set, count: usize) -> f64 {
         let by_backend = Matcher::new(backend).matching(&filter, &scripts);
         assert_eq!(by_backend.as_ref(), Ok(&found));
     }
-    f64::from(u32::try_from(found.len()).expect("few"))
+    float(found.len())
 }
 
 fn assert_within(name: &str, got: f64, mean: f64, bound: f64) {
@@ -68,12 +72,12 @@ fn one_stranger_in_m_is_found() {
         let mut rng = Rng::new(seed);
         let set = Set::new(&mut rng, p, m, elements);
         let distinct: BTreeSet<u64> = set.values().into_iter().collect();
-        let (n, m) = (elements as f64, f64::from(m));
-        let coverage = distinct.len() as f64 / (n * m);
+        let (n, m) = (float(elements), f64::from(m));
+        let coverage = float(distinct.len()) / (n * m);
         // Of n m places, those that some of n values fall into: n values less about n / 2 m.
         let expected = n * m * (1.0 - (-1.0 / m).exp());
         let deviation = (n / (2.0 * m)).sqrt().max(1.0);
-        assert_within("distinct values", distinct.len() as f64, expected, 5.0 * deviation);
+        assert_within("distinct values", float(distinct.len()), expected, 5.0 * deviation);
 
         let found = strangers_found(&mut rng, &set, ASKED as usize);
         let mean = f64::from(ASKED) * coverage;
@@ -109,7 +113,7 @@ fn values_spread_over_the_whole_range() {
             for value in &values {
                 counts[usize::try_from(part(*value, range)).expect("below 64")] += 1;
             }
-            let mean = ELEMENTS as f64 / 64.0;
+            let mean = float(ELEMENTS) / 64.0;
             let square = |count: u32| (f64::from(count) - mean).powi(2) / mean;
             let chi_squared: f64 = counts.into_iter().map(square).sum();
             assert_within(name, chi_squared, 63.0, 4.5 * f64::sqrt(2.0 * 63.0));
@@ -134,7 +138,7 @@ fn sizes_are_those_of_exponential_gaps() {
         if let Some(bits) = bits {
             assert_within("the basic filter", expected, bits, 0.01);
         }
-        let got = set.bytes.len() as f64 * 8.0 / ELEMENTS as f64;
+        let got = float(set.bytes.len() * 8) / float(ELEMENTS);
         assert_within(&format!("bits at P = {p}, M = {m}"), got, expected, expected / 100.0);
     }
 }
@@ -152,16 +156,17 @@ fn another_key_is_another_set() {
     let mut matcher = Matcher::new(Backend::best());
     let mut found = |key| {
         let filter = GcsFilter::parse(params, key, &bytes, Acceptance::Strict).expect("written");
-        matcher.matching(&filter, &scripts).expect("written").len() as f64
+        matcher.matching(&filter, &scripts).expect("written").len()
     };
-    assert_eq!(found(key), ELEMENTS as f64);
-    let mean = ELEMENTS as f64 / 60.0;
+    assert_eq!(found(key), ELEMENTS);
+    let mean = float(ELEMENTS) / 60.0;
     for bit in [0, 1, 31, 32, 62, 63] {
         for other in
             [SipKey { k0: key.k0 ^ 1 << bit, ..key }, SipKey { k1: key.k1 ^ 1 << bit, ..key }]
         {
-            assert_within(&format!("bit {bit}"), found(other), mean, 5.0 * mean.sqrt());
+            assert_within(&format!("bit {bit}"), float(found(other)), mean, 5.0 * mean.sqrt());
         }
     }
-    assert_within("swapped", found(SipKey { k0: key.k1, k1: key.k0 }), mean, 5.0 * mean.sqrt());
+    let swapped = SipKey { k0: key.k1, k1: key.k0 };
+    assert_within("swapped", float(found(swapped)), mean, 5.0 * mean.sqrt());
 }

@@ -12,10 +12,11 @@ use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
 use super::Avx512;
 use crate::simd::Lanes64;
 
+#[expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
 impl Avx512 {
     /// Word `i` of each row.
     #[inline(always)]
-    fn turn_64(self, rows: [__m512i; 8]) -> [__m512i; 8] {
+    fn turn_64(self, rows: &[__m512i; 8]) -> [__m512i; 8] {
         // Of two rows, the even words of both and the odd ones, in pairs.
         let [a, b] = self.pairs_64(rows[0], rows[1]);
         let [c, d] = self.pairs_64(rows[2], rows[3]);
@@ -103,7 +104,7 @@ impl Lanes64 for Avx512 {
             unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
         };
         let rows = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
-        self.turn_64(rows)
+        self.turn_64(&rows)
     }
 
     #[inline(always)]
@@ -127,18 +128,8 @@ impl Lanes64 for Avx512 {
     }
 
     #[inline(always)]
-    fn mul_high_64(self, a: __m512i, b: __m512i) -> __m512i {
-        // The products of the halves, added up from the bottom.
-        let (half, low) = (self.splat_64(32), self.splat_64(u32::MAX.into()));
-        let (a_high, b_high) = (self.shr_each_64(a, half), self.shr_each_64(b, half));
-        let low_low = op!(_mm512_mul_epu32(a, b));
-        let high_low = op!(_mm512_mul_epu32(a_high, b));
-        let low_high = op!(_mm512_mul_epu32(a, b_high));
-        let high_high = op!(_mm512_mul_epu32(a_high, b_high));
-        let carried = self.add_64(high_low, self.shr_each_64(low_low, half));
-        let middle = self.add_64(low_high, self.and_64(carried, low));
-        let high = self.add_64(high_high, self.shr_each_64(carried, half));
-        self.add_64(high, self.shr_each_64(middle, half))
+    fn mul_low_halves_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mul_epu32(a, b))
     }
 
     #[inline(always)]
@@ -186,7 +177,7 @@ impl Lanes64 for Avx512 {
 
     #[inline(always)]
     fn store_columns_64(self, rows: [__m512i; 8], columns: [&mut [u64; 8]; 8]) {
-        let turned = self.turn_64(rows);
+        let turned = self.turn_64(&rows);
         for lane in 0..8 {
             self.store_64(turned[lane], columns[lane]);
         }
