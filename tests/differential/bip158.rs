@@ -241,10 +241,10 @@ fn filters_of_blocks_are_built_the_same() {
     let (mut empty, mut unspendable) = (0, 0);
     for _ in 0..400 {
         let count = 1 + rng.below(24);
-        let mut block = random_block::block(&mut rng, count, &words);
-        block.block.txdata[0].input = vec![TxIn::default()];
+        let mut block = random_block::block(&mut rng, count, &words).block.clone();
+        block.txdata[0].input = vec![TxIn::default()];
         let mut scripts: HashMap<OutPoint, ScriptBuf> = HashMap::new();
-        for input in block.block.txdata.iter().skip(1).flat_map(|tx| &tx.input) {
+        for input in block.txdata.iter().skip(1).flat_map(|tx| &tx.input) {
             let script = match rng.below(5) {
                 0 => Vec::new(),
                 1 => vec![0x6a, 1, 2],
@@ -254,21 +254,21 @@ fn filters_of_blocks_are_built_the_same() {
             unspendable += usize::from(script.first() == Some(&0x6a));
             scripts.insert(input.previous_output, ScriptBuf::from(script));
         }
-        for tx in &block.block.txdata {
+        for tx in &block.txdata {
             let txid = tx.compute_txid();
             for (output, vout) in tx.output.iter().zip(0..) {
                 scripts.insert(OutPoint { txid, vout }, output.script_pubkey.clone());
             }
         }
-        let theirs = TheirFilter::new_script_filter(&block.block, |outpoint| {
+        let theirs = TheirFilter::new_script_filter(&block, |outpoint| {
             scripts.get(outpoint).cloned().ok_or(Error::UtxoMissing(*outpoint))
         });
-        let ours = BlockFilter::new(&block.block, |outpoint| scripts.get(outpoint).cloned());
+        let ours = BlockFilter::new(&block, |outpoint| scripts.get(outpoint).cloned());
         let (theirs, ours) = (theirs.expect("all given"), ours.expect("all given"));
         assert_eq!(hex::encode(&ours.content), hex::encode(&theirs.content));
-        let inputs = block.block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
+        let inputs = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
         let spent: Vec<_> = inputs.map(|input| &scripts[&input.previous_output]).collect();
-        assert_eq!(BlockFilter::from_prevout_scripts(&block.block, &spent), Ok(ours.clone()));
+        assert_eq!(BlockFilter::from_prevout_scripts(&block, &spent), Ok(ours.clone()));
 
         let coding = Coding::basic(ours.block_hash.as_ref());
         let questions: Vec<_> = scripts.values().map(|script| script.to_bytes()).collect();
