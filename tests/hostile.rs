@@ -17,6 +17,8 @@ mod eth_fixtures;
 mod eth_headers;
 #[path = "hostile/filter_container.rs"]
 mod filter_container;
+#[path = "hostile/filter_scan.rs"]
+mod filter_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
 #[path = "support/gcs_reading.rs"]

@@ -54,6 +54,10 @@ impl Family {
         Self { name, filters }
     }
 
+    pub(crate) fn filters(&self) -> impl Iterator<Item = &Filter> {
+        self.filters.iter()
+    }
+
     /// The first filter alone.
     pub(crate) fn into_first(mut self) -> Self {
         self.filters.truncate(1);
@@ -91,30 +95,35 @@ pub(crate) fn synthetic() -> Family {
     Family::new("synthetic", (0..FILTERS).map(filter).collect())
 }
 
-/// The filter of block 413,567 of the corpus that `CHAINSIEVE_CORPUS` names, without it of a small
-/// block of the fixtures. The scripts that the block spends are made up, one for each input, and
+/// The filter of [`raw_block`]. The scripts that it spends are made up, one for each input, and
 /// others in each filter.
 pub(crate) fn block() -> Family {
-    let (height, raw): (u32, _) = if let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") {
+    let (height, raw) = raw_block();
+    let block: Block = deserialize(&raw).expect("a block");
+    let spent = |seed| spent_scripts(&block, seed << 32 | u64::from(height));
+    let filter = |seed| BlockFilter::from_prevout_scripts(&block, &spent(seed));
+    let filters = (0..FILTERS).map(|seed| Filter::new(filter(seed).expect("one for each input")));
+    Family::new(&format!("block {height}"), filters.collect())
+}
+
+/// Block 413,567 of the corpus that `CHAINSIEVE_CORPUS` names, without it a small block of the
+/// fixtures, with its height.
+pub(crate) fn raw_block() -> (u32, Vec<u8>) {
+    if let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") {
         let file = Path::new(&corpus).join("bitcoin/mainnet/blocks/block_413567.raw");
         let raw = std::fs::read(&file);
-        (413_567, raw.unwrap_or_else(|error| panic!("{}: {error}", file.display())))
-    } else {
-        println!("# CHAINSIEVE_CORPUS is not set: a small block of the fixtures instead");
-        let fixture = include_str!("../../fixtures/bitcoin/blocks/mainnet_757753.json");
-        let fixture: serde_json::Value = serde_json::from_str(fixture).expect("a fixture");
-        (757_753, hex::decode(fixture["block"].as_str().expect("a block")).expect("hex"))
-    };
-    let block: Block = deserialize(&raw).expect("a block");
+        return (413_567, raw.unwrap_or_else(|error| panic!("{}: {error}", file.display())));
+    }
+    println!("# CHAINSIEVE_CORPUS is not set: a small block of the fixtures instead");
+    let fixture = include_str!("../../fixtures/bitcoin/blocks/mainnet_757753.json");
+    let fixture: serde_json::Value = serde_json::from_str(fixture).expect("a fixture");
+    (757_753, hex::decode(fixture["block"].as_str().expect("a block")).expect("hex"))
+}
+
+/// A script for each input of a block, made up.
+pub(crate) fn spent_scripts(block: &Block, seed: u64) -> Vec<ScriptBuf> {
     let inputs = block.txdata.iter().skip(1).map(|tx| tx.input.len()).sum();
-    println!("# block {height}: the scripts of its {inputs} spent outputs are made up");
-    let filter = |seed| {
-        let spent = Random(seed << 32 | u64::from(height)).scripts(inputs).into_iter();
-        let spent: Vec<ScriptBuf> = spent.map(ScriptBuf::from_bytes).collect();
-        let filter = BlockFilter::from_prevout_scripts(&block, &spent);
-        Filter::new(filter.expect("one for each input"))
-    };
-    Family::new(&format!("block {height}"), (0..FILTERS).map(filter).collect())
+    Random(seed).scripts(inputs).into_iter().map(ScriptBuf::from_bytes).collect()
 }
 
 /// Numbers without a pattern, the same in every run.

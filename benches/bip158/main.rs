@@ -5,6 +5,7 @@
 #[path = "../timer/mod.rs"]
 mod timer;
 
+mod build;
 mod decode;
 mod decoded;
 mod filters;
@@ -15,6 +16,9 @@ fn main() {
     let mut report = timer::Report::from_args();
     if report.wants("match") {
         matching::run(&mut report);
+    }
+    if report.wants("build") {
+        build::run(&mut report);
     }
     if report.wants("decode") {
         decode::run(&mut report);

@@ -227,6 +227,9 @@ operation_64!(add_64, |a, b, c| a.wrapping_add(b), |lanes| lanes.add_64(a, b));
 operation_64!(shr_each_64, |a, b, c| a >> (b & 63), |lanes| {
     lanes.shr_each_64(a, lanes.and_64(b, lanes.splat_64(63)))
 });
+operation_64!(mul_low_halves_64, |a, b, c| (a & 0xffff_ffff) * (b & 0xffff_ffff), |lanes| {
+    lanes.mul_low_halves_64(a, b)
+});
 operation_64!(
     mul_high_64,
     |a, b, c| u64::try_from(u128::from(a) * u128::from(b) >> 64).unwrap(),

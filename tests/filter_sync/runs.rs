@@ -18,7 +18,7 @@ fn assert_bounded(scenario: &Scenario<'_>, outcome: &Outcome) {
     let intervals = heights / 1000 + 1;
     let (connections, rescans) = (outcome.connections, scenario.watches.len());
     let ranges = outcome.requests - outcome.block_requests;
-    let most = 4 * connections * intervals * tips * rescans + outcome.block_requests * connections;
+    let most = (4 * intervals * tips * rescans + outcome.block_requests) * connections;
     assert!(ranges <= most, "{ranges} requests for ranges, the bound is {most}");
     let branches = outcome.blocks + heights;
     assert!(outcome.blocks <= heights * tips * rescans, "{} blocks", outcome.blocks);
@@ -29,15 +29,21 @@ fn assert_bounded(scenario: &Scenario<'_>, outcome: &Outcome) {
 }
 
 fn runs(map: &'static Map, seeds: std::ops::Range<u64>) {
+    let one: Option<u64> = std::env::var("SIM_SEED").ok().map(|s| s.parse().unwrap());
+    let mut failed: Vec<u64> = Vec::new();
     for seed in seeds {
+        if one.is_some_and(|one| one != seed) {
+            continue;
+        }
         let run = std::panic::catch_unwind(|| {
             let scenario = scenarios::random(map, seed);
             let outcome = Simulation::run(&scenario);
             scenario.assert_true(&outcome);
             assert_bounded(&scenario, &outcome);
         });
-        assert!(run.is_ok(), "seed {seed}");
+        failed.extend(run.is_err().then_some(seed));
     }
+    assert_eq!(failed, [0_u64; 0], "the seeds of runs that failed");
 }
 
 #[test]
@@ -78,9 +84,12 @@ fn honest_peers_cost_what_they_must() {
         let outcome = Simulation::run(&scenario);
         scenario.assert_true(&outcome);
         assert_eq!((outcome.blocks, outcome.block_requests), (matching, matching));
-        assert_eq!((&outcome.findings[..], outcome.reopened), (&[][..], 0));
+        let disputes = outcome.findings.iter();
+        let disputes = disputes.filter(|finding| !matches!(finding, Finding::Suspicious(_)));
+        assert_eq!((disputes.count(), outcome.reopened), (0, 0));
+        // A filter whose block has to wait is not kept, and asked for again.
         let ranges = outcome.requests - matching;
-        assert!(ranges <= 3 * peers, "{ranges} requests of {peers} peers");
+        assert!(ranges <= 2 * peers + matching, "{ranges} requests of {peers} peers");
         for height in &outcome.denied {
             let grade = outcome.grades[height];
             let expected = match u32::try_from(peers).expect("few") {
@@ -157,7 +166,7 @@ fn a_filter_with_one_script_more_is_settled_by_scanning() {
             proven += 1;
         }
     }
-    assert!(undecided > 40 && proven > 10, "{undecided} undecided, {proven} proven");
+    assert!(undecided > 25 && proven > 25, "{undecided} undecided, {proven} proven");
 }
 
 #[test]
@@ -169,7 +178,7 @@ fn spot_audits_come_at_the_stated_rate() {
         config.spot_audits = 20;
         let scenario = plain(&SMALL, tip, vec![plan(&stores.honest, true)], 0, config);
         let outcome = Simulation::run(&scenario);
-        assert!(outcome.complete);
+        assert!(outcome.open.is_empty());
         audits += outcome.block_requests;
         heights += SMALL.world.blocks[tip].height as usize;
     }

@@ -92,6 +92,7 @@ impl<'w> Stores<'w> {
         let mut numbers: Vec<usize> = chains.iter().flatten().copied().collect();
         numbers.sort_unstable();
         numbers.dedup();
+        numbers.retain(|&number| number > 0);
         numbers.sort_by_key(|&number| world.blocks[number].height);
         let honest = Rc::new(lies::store(world, &chains, &Lie::new()));
         Self { world, chains, numbers, honest }
@@ -135,6 +136,10 @@ fn seconds(rng: &mut Rng, from: usize, to: usize) -> Duration {
 fn random_lie(rng: &mut Rng, stores: &Stores<'_>) -> Rc<MemoryFilterStore> {
     if rng.one_in(12) {
         return stores.false_start(rng);
+    }
+    if rng.one_in(24) {
+        let genesis = lies::tamper(stores.world, rng, 0, Tamper::Empty).expect("not empty");
+        return stores.serving(&Lie::from([(0, genesis)]));
     }
     let how = *rng.pick(&TAMPERS);
     let reach = match rng.below(4) {

@@ -27,6 +27,8 @@ pub(crate) struct Wallet {
     pub(crate) scripts: Vec<ScriptBuf>,
     prepared: PreparedScripts,
     matcher: Matcher,
+    /// Heights where what a filter said does not count until it is confirmed.
+    pub(crate) reopened: BTreeSet<u32>,
     /// Heights that may be answered by a block once more.
     again: BTreeSet<u32>,
     /// Blocks that came.
@@ -40,6 +42,7 @@ impl Wallet {
             scripts: scripts.to_vec(),
             prepared: scripts.iter().map(|script| script.as_bytes()).collect(),
             matcher: Matcher::new(Backend::best()),
+            reopened: BTreeSet::new(),
             again: BTreeSet::new(),
             blocks: 0,
         }
@@ -51,6 +54,7 @@ impl Wallet {
         self.prepared = scripts.iter().map(|script| script.as_bytes()).collect();
         self.states
             .retain(|&height, (_, state)| height < from || matches!(state, State::Scanned(_)));
+        self.reopened.retain(|&height| height < from);
         self.again.extend(self.states.range(from..).map(|(&height, _)| height));
     }
 
@@ -63,7 +67,7 @@ impl Wallet {
             None => {}
             // A rescan asks for all heights, and what is scanned stays scanned.
             Some((_, State::Scanned(_))) if self.again.contains(&at.height) => return false,
-            Some(_) => panic!("{at} is answered twice"),
+            Some(_) => assert!(self.reopened.remove(&at.height), "{at} is answered twice"),
         }
         let matches = answer
             .filter
@@ -87,23 +91,37 @@ impl Wallet {
         assert_eq!(answer.block.header, truth.header, "{at} has another header");
         assert_eq!(ids(&answer.block), ids(truth), "{at} has other transactions");
         self.blocks += 1;
+        self.reopened.remove(&at.height);
         let state = State::Scanned(Box::new(answer.block));
         if let Some((_, State::Scanned(_))) = self.states.insert(at.height, (at.hash, state)) {
             assert!(self.again.remove(&at.height), "{at} is scanned twice");
         }
     }
 
-    /// Forgets what filters said.
+    /// What filters said counts no more.
     pub(crate) fn reopen(&mut self, from: u32, to: u32) {
-        self.states.retain(|height, (_, state)| {
-            !(from..=to).contains(height) || matches!(state, State::Scanned(_))
-        });
+        self.reopened
+            .extend(self.by_filter(from, to).map(|(height, _)| height).collect::<Vec<_>>());
+    }
+
+    /// What filters said counts.
+    pub(crate) fn confirm(&mut self, from: u32, to: u32) {
+        self.reopened.retain(|height| !(from..=to).contains(height));
+    }
+
+    /// The heights at which a filter is what was heard, with its hash.
+    pub(crate) fn by_filter(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, FilterHash)> {
+        self.states.range(from..=to).filter_map(|(&height, (_, state))| match state {
+            State::No(hash) | State::Matched(hash) => Some((height, *hash)),
+            State::Scanned(_) => None,
+        })
     }
 
     /// Forgets all above `height`.
-    pub(crate) fn roll_back(&mut self, height: Option<u32>) {
-        self.states.retain(|&at, _| height.is_some_and(|height| at <= height));
-        self.again.retain(|&at| height.is_some_and(|height| at <= height));
+    pub(crate) fn roll_back(&mut self, height: u32) {
+        self.states.retain(|&at, _| at <= height);
+        self.again.retain(|&at| at <= height);
+        self.reopened.retain(|&at| at <= height);
     }
 
     /// The wallet's transactions in the blocks that it has scanned.

@@ -92,7 +92,7 @@ fn assert_is(chain: &HeaderChain, path: &[Header], work: Work) {
     let tip = chain.tip();
     assert_eq!(
         (tip.height as usize, tip.hash),
-        (path.len() - 1, path.last().unwrap().block_hash())
+        (path.len() - 1, path.last().expect("never empty").block_hash())
     );
     assert_eq!(chain.work(), work);
     assert_eq!(chain.headers_from(0), path);
@@ -335,6 +335,16 @@ fn side_branches_are_bounded() {
     assert_eq!(chain.accept(&deep, NOW).unwrap().len(), 310 + 400);
     assert_eq!(chain.headers_from(1), deep);
     assert!(chain.side_headers() <= LIMIT);
+
+    // Without any room a stronger chain still gets in, and back again.
+    let mut chain = chain.with_side_limit(0);
+    assert_eq!(chain.side_headers(), 0);
+    let other = branch(&deep[9], 400, 4);
+    assert_eq!(chain.accept(&other, NOW).unwrap().len(), 390 + 400);
+    assert_eq!(chain.side_headers(), 0);
+    let back = [&deep[10..], &branch(&deep[399], 11, 5)].concat();
+    assert_eq!(chain.accept(&back, NOW).unwrap().len(), 400 + 401);
+    assert_eq!(chain.tip().height, 411);
 }
 
 /// A chain from an anchor is the upper part of the chain from genesis, and stays above its start.

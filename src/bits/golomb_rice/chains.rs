@@ -71,7 +71,7 @@ impl<const P: u32> Chains<4> for PlainChains<'_, P> {
         ends: &mut [Block; 4],
     ) -> bool {
         let [a, b, c, d] = sums;
-        let mut sums = [&mut a[at], &mut b[at], &mut c[at], &mut d[at]];
+        let sums = [&mut a[at], &mut b[at], &mut c[at], &mut d[at]];
         let mut longest = 0;
         for pair in 0..BLOCK / 2 {
             for chain in 0..4 {

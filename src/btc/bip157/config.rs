@@ -72,6 +72,9 @@ pub struct Limits {
     /// Blocks that are wanted at a time for disputes, spot audits and hits; with each, up to one
     /// filter for each peer is kept.
     pub inspections: usize,
+    /// Filters of hits kept until there is room to fetch their blocks. Those over it are fetched
+    /// again.
+    pub kept_filters: usize,
     /// How long a request waits before others take over. A peer is disconnected after four times
     /// as long.
     pub patience: Duration,
@@ -79,6 +82,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { peers: 8, intervals: 4, inspections: 16, patience: Duration::from_secs(30) }
+        Self {
+            peers: 8,
+            intervals: 4,
+            inspections: 16,
+            kept_filters: 256,
+            patience: Duration::from_secs(30),
+        }
     }
 }

@@ -59,30 +59,22 @@ impl FilterSync {
 
     fn begin_inspections(&mut self, turn: &mut Turn<'_>) {
         let limit = self.config.limits.inspections.max(1);
-        let mut last = None;
-        let mut heights: Vec<(u32, Why)> = Vec::new();
         let room = limit.saturating_sub(self.inspections.len());
         if room == 0 {
             return;
         }
-        for (height, _) in self.claims.differing.keys() {
-            if last != Some(*height) && !self.inspections.contains_key(height) {
-                heights.push((*height, Why::Disputed));
-            }
-            last = Some(*height);
-            if heights.len() == room {
-                break;
-            }
-        }
-        heights.extend(self.wanted.iter().map(|(&height, &why)| (height, why)).take(room));
-        heights.sort_unstable_by_key(|(height, _)| *height);
-        for (height, why) in heights.into_iter().take(room) {
-            self.wanted.remove(&height);
+        let disputed = self.claims.differing.keys().map(|(height, _)| *height);
+        let mut disputed: Vec<_> =
+            disputed.filter(|height| !self.is_wanted(*height)).take(room).collect();
+        disputed.dedup();
+        for height in disputed {
             let Some(at) = turn.block_at(height) else { continue };
-            self.inspections.entry(height).or_insert_with(|| Inspection::new(at, why));
-            if why == Why::Disputed && self.claims.hashes(height).len() > 1 {
-                self.report_dispute(at, turn);
-            }
+            self.report_dispute(at, turn);
+            self.want(at);
+        }
+        for _ in 0..room {
+            let Some((height, inspection)) = self.wanted.pop_first() else { break };
+            self.inspections.insert(height, inspection);
         }
     }
 
@@ -176,6 +168,8 @@ impl FilterSync {
                 peer.ask(Asked::Block, at, turn.now);
                 turn.actions.push(Action::Send(id, Message::GetBlock(at.hash)));
             }
+            // Nobody disputes it, and nobody has the block.
+            None if inspection.why == Why::SpotAudit => self.dissolve(height, turn),
             None if inspection.reported => {}
             None => {
                 inspection.reported = true;
@@ -294,21 +288,39 @@ impl FilterSync {
         }
         let hash = filter_hash(&filter.content);
         let content = self.claims.hashes(at.height).contains(&hash).then_some(filter.content);
-        let room = self.inspections.len() < self.config.limits.inspections;
+        let content = content.map(|content| (hash, content));
         match self.inspections.get_mut(&at.height) {
             Some(open) => {
                 open.why = Why::Matched;
-                open.contents.extend(content.map(|content| (hash, content)));
+                open.contents.extend(content);
             }
-            None if room => {
-                let mut inspection = Inspection::new(at, Why::Matched);
-                inspection.contents.extend(content.map(|content| (hash, content)));
-                self.inspections.insert(at.height, inspection);
-            }
-            None => {
-                self.wanted.insert(at.height, Why::Matched);
-            }
+            None => self.want_with(at, Why::Matched, content),
         }
+    }
+
+    /// Has a block fetched as soon as there is room. Its filter is kept, if there is room for it;
+    /// else it is fetched again from one who claims it.
+    pub(super) fn want_with(
+        &mut self,
+        at: BlockAt,
+        why: Why,
+        content: Option<(FilterHash, Vec<u8>)>,
+    ) {
+        let kept = self.wanted.values().map(|wanted| wanted.contents.len()).sum::<usize>();
+        let has_room = kept < self.config.limits.kept_filters;
+        let wanted = self.want(at);
+        wanted.why = why;
+        wanted.contents.extend(content.filter(|_| has_room));
+    }
+
+    /// Whether the block of a height is being fetched, or will be.
+    pub(super) fn is_wanted(&self, height: u32) -> bool {
+        self.inspections.contains_key(&height) || self.wanted.contains_key(&height)
+    }
+
+    /// Has a block fetched as soon as there is room.
+    pub(super) fn want(&mut self, at: BlockAt) -> &mut Inspection {
+        self.wanted.entry(at.height).or_insert_with(|| Inspection::new(at, Why::Disputed))
     }
 
     /// Someone shows that a filter is false.
@@ -332,7 +344,7 @@ impl FilterSync {
             // Nobody claims another filter: the block answers.
             self.claims.answer(height, Answer::None);
             self.claims.doubt(height);
-            self.wanted.insert(height, Why::Disputed);
+            self.want(at);
         }
     }
 }

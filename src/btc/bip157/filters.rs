@@ -7,7 +7,6 @@ use bitcoin::bip158::FilterHash;
 use bitcoin::p2p::message_filter::{CFilter, GetCFilters};
 
 use super::claims::{Answer, first_of, runs};
-use super::dispute::Inspection;
 use super::peers::Asked;
 use super::sync::{FilterSync, Turn};
 use super::{
@@ -73,8 +72,7 @@ impl FilterSync {
         let heights = (first_of(interval)..).zip(&known.heights);
         let open = heights.filter(|(_, at)| at.answer == Answer::None && !at.ambiguous);
         runs(open.map(|(height, _)| height).filter(|height| {
-            !self.inspections.contains_key(height)
-                && !self.wanted.contains_key(height)
+            !self.is_wanted(*height)
                 && !requests.iter().any(|request| request.brings_filter(*height))
                 && self.claims.differing_at(*height).next().is_none()
         }))
@@ -99,37 +97,11 @@ impl FilterSync {
             let stop = (*run.end()).min(height).min(start + MAX_FILTERS - 1);
             let expected: Vec<_> =
                 (start..=stop).map_while(|height| self.claims.claim(id, height)).collect();
-            let expected = self.cut_by_spots(start, expected, turn);
             if expected.is_empty() {
                 return;
             }
             start = self.ask_peer_for_filters(id, start, expected, false, turn) + 1;
         }
-    }
-
-    /// Cuts a request so that there is room to keep the filters of spot audits.
-    fn cut_by_spots(
-        &self,
-        start: u32,
-        mut expected: Vec<FilterHash>,
-        turn: &Turn<'_>,
-    ) -> Vec<FilterHash> {
-        let is_spot = |height| turn.block_at(height).is_some_and(|at| self.is_spot(at));
-        let coming = self.peers.values().flat_map(|peer| &peer.requests);
-        let coming = coming.filter_map(|request| match &request.asked {
-            Asked::Filters { start, expected, done, .. } => {
-                Some((start + *done as u32)..start + expected.len() as u32)
-            }
-            _ => None,
-        });
-        let coming = coming.flatten().filter(|&height| is_spot(height)).count();
-        let limit = self.config.limits.inspections;
-        let room = limit.saturating_sub(self.inspections.len() + coming);
-        let mut spots = (start..).take(expected.len()).filter(|&height| is_spot(height));
-        if let Some(height) = spots.nth(room) {
-            expected.truncate((height - start) as usize);
-        }
-        expected
     }
 
     /// Returns the last height asked for.
@@ -212,11 +184,8 @@ impl FilterSync {
         if !is_open || self.claims.differing_at(height).next().is_some() {
             return;
         }
-        if self.is_spot(at) && self.inspections.len() < self.config.limits.inspections {
-            let mut inspection = Inspection::new(at, Why::SpotAudit);
-            inspection.contents.insert(hash, content);
-            self.inspections.insert(height, inspection);
-            return;
+        if self.is_spot(at) {
+            return self.want_with(at, Why::SpotAudit, Some((hash, content)));
         }
         self.hand_over(at, content, turn);
     }

@@ -50,6 +50,8 @@ mod messages;
 mod peers;
 pub mod server;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::boxed::Box;
 use std::vec::Vec;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::vec::Vec;
 
-use bitcoin::bip158::FilterHeader;
+use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash as _;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use core::time::Duration;
 use super::claims::{Answer, Claims};
 use super::dispute::Inspection;
 use super::peers::Peer;
-use super::{Action, Config, Event, Finding, Grade, PeerId, Reason, VerifiedFilter, Why};
+use super::{Action, Config, Event, Finding, Grade, PeerId, Reason, VerifiedFilter};
 use crate::btc::bip158::BlockFilter;
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 
@@ -28,7 +28,7 @@ pub struct FilterSync {
     /// Heights whose block is being fetched.
     pub(super) inspections: BTreeMap<u32, Inspection>,
     /// Heights whose block is wanted as soon as there is room.
-    pub(super) wanted: BTreeMap<u32, Why>,
+    pub(super) wanted: BTreeMap<u32, Inspection>,
 }
 
 /// What an event leads to.
@@ -99,7 +99,7 @@ impl FilterSync {
             Event::BlockUnavailable(peer, hash) => self.miss_block(peer, hash),
             Event::Matched(filter) => self.want_block(*filter, &mut turn),
             Event::Refuted(proof) => self.take_proof(&proof, &mut turn),
-            Event::Rescan(height) => self.rescan(height),
+            Event::Rescan(height) => self.rescan(height, &turn),
             Event::Tick => {}
         }
         self.check_patience(&mut turn);
@@ -131,6 +131,15 @@ impl FilterSync {
             Answer::Block => Some(Grade::Scanned),
             Answer::Filter => self.grade_of_claim(height),
             Answer::None | Answer::Unwanted => None,
+        }
+    }
+
+    /// The filter hash that is claimed for a height: of several, one that is not refuted. `None` if
+    /// nobody was heard about it.
+    pub fn filter_hash(&self, height: u32) -> Option<FilterHash> {
+        match height {
+            0 => Some(self.genesis.filter_hash()),
+            _ => self.claims.at(height).map(|at| at.hash),
         }
     }
 
@@ -219,10 +228,12 @@ impl FilterSync {
         }
     }
 
-    fn rescan(&mut self, from: u32) {
+    fn rescan(&mut self, from: u32, turn: &Turn<'_>) {
         self.genesis_answered &= from > 0 || self.config.first > 0;
         for height in self.claims.reopen(from) {
-            self.wanted.entry(height).or_insert(Why::Disputed);
+            if let Some(at) = turn.block_at(height) {
+                self.want(at);
+            }
         }
     }
 

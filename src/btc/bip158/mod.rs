@@ -21,6 +21,8 @@
 
 pub mod audit;
 mod block_filter;
+#[cfg(test)]
+mod block_filter_tests;
 pub mod block_scan;
 mod bound_block;
 #[cfg(feature = "std")]
@@ -34,7 +36,9 @@ mod scripts;
 mod slots;
 mod values;
 
-pub use block_filter::{BlockFilter, BuildError, filter_hash, filter_header, filter_key};
+pub use block_filter::{
+    BlockFilter, BuildError, filter_elements, filter_hash, filter_header, filter_key,
+};
 pub use bound_block::{BindError, BoundBlock, Witnesses};
 pub use decoded::DecodedFilter;
 pub use gcs::{Acceptance, GcsError, GcsFilter, GcsParams};

@@ -82,7 +82,8 @@ impl PreparedScripts {
         let bound =
             |index: usize| u32::try_from(index.min(self.len())).expect("as many were added");
         let script = |index: u32| self.get(index as usize).expect("it was added");
-        self.packed.hash_each(backend, key, bound(range.start)..bound(range.end), script, take)
+        let end = bound(range.end);
+        self.packed.hash_each(backend, key, bound(range.start).min(end)..end, script, take)
     }
 }
 
@@ -156,6 +157,8 @@ mod tests {
                 check(&set, &expected, range);
             }
         }
+        #[expect(clippy::reversed_empty_ranges, reason = "it is none")]
+        check(&set, &expected, 9..2);
         set.clear();
         check(&set, &[], 0..0);
         let again: Vec<_> = (5..300).map(script).collect();

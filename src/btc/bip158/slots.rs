@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::gcs::scale;
+use crate::hash::Packed;
 use crate::simd::{Backend, Kernel, Lanes};
 
 /// The range of a filter cut into slots of equal width, a power of two. Most have no value.
@@ -62,13 +63,15 @@ impl Slots {
         }
     }
 
-    /// Which of `hashes`, 256 at most, fall into taken slots once scaled to `range`: a bit for
-    /// each, the lowest of a word first.
-    pub(super) fn taken(&self, backend: Backend, hashes: &[u64], range: u64) -> [u64; 4] {
-        debug_assert!(hashes.len() <= 256);
+    /// Which of `hashes` fall into taken slots once scaled to `range`.
+    pub(super) fn taken(&self, backend: Backend, hashes: &[u64], range: u64) -> Bits {
+        debug_assert!(hashes.len() <= Packed::AT_A_TIME);
         backend.run(Taken { slots: self, hashes, range })
     }
 }
+
+/// A bit for each of as many hashes as come at a time, the lowest of a word first.
+pub(super) type Bits = [u64; Packed::AT_A_TIME / 64];
 
 /// The word that holds a slot.
 #[inline(always)]
@@ -95,10 +98,10 @@ impl Taken<'_> {
 }
 
 impl Kernel for Taken<'_> {
-    type Output = [u64; 4];
+    type Output = Bits;
 
-    fn scalar(self) -> [u64; 4] {
-        let mut taken = [0; 4];
+    fn scalar(self) -> Bits {
+        let mut taken = Bits::default();
         for (taken, hashes) in taken.iter_mut().zip(self.hashes.chunks(64)) {
             *taken = self.one_by_one(hashes, 0);
         }
@@ -106,11 +109,11 @@ impl Kernel for Taken<'_> {
     }
 
     #[inline(always)]
-    fn vector<L: Lanes>(self, lanes: L) -> [u64; 4] {
+    fn vector<L: Lanes>(self, lanes: L) -> Bits {
         let range = lanes.splat_64(self.range);
         let shift = lanes.splat_64(self.slots.shift.into());
         let (six, low_six) = (lanes.splat_64(6), lanes.splat_64(63));
-        let mut all_taken = [0; 4];
+        let mut all_taken = Bits::default();
         for (taken, hashes) in all_taken.iter_mut().zip(self.hashes.chunks(64)) {
             let mut at = 0;
             while at + L::LANES <= hashes.len() {

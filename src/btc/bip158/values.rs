@@ -6,7 +6,7 @@ use core::ops::{ControlFlow, Range};
 use super::gcs::{GcsError, GcsFilter, scale};
 use super::scripts::PreparedScripts;
 use super::slots::Slots;
-use crate::hash::{SipKey, siphash_2_4};
+use crate::hash::{Packed, SipKey, siphash_2_4};
 use crate::simd::Backend;
 
 /// The values of a filter, and where they stand if many scripts are to be asked.
@@ -67,7 +67,7 @@ impl Values {
     ) -> ControlFlow<()> {
         let Some(key) = self.key else { return ControlFlow::Continue(()) };
         scripts.hash_each(backend, key, range, |indices, hashes| {
-            let mut found = [0; 256];
+            let mut found = [0; Packed::AT_A_TIME];
             let mut count = 0;
             let mut keep = |position: usize| {
                 if self.contains(hashes[position]) {

@@ -17,7 +17,7 @@ use crate::simd::{Backend, Kernel, Lanes};
 const MAX_WORDS: usize = 9;
 
 /// Blocks of eight messages that are hashed at a time.
-const BLOCKS: usize = 32;
+const BLOCKS: usize = Packed::AT_A_TIME / 8;
 
 /// Messages by their numbers of words.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +38,9 @@ struct Group {
 }
 
 impl Packed {
+    /// Hashes that are handed out at a time, at most.
+    pub(crate) const AT_A_TIME: usize = 256;
+
     /// Adds message `index`; indices ascend.
     pub(crate) fn push(&mut self, index: u32, message: &[u8]) {
         let (whole, _) = message.as_chunks::<8>();
@@ -67,8 +70,8 @@ impl Packed {
         self.long.clear();
     }
 
-    /// Hashes the messages with an index in `range`, and hands indices and hashes to `take`, some
-    /// at a time, until it breaks. `message` gives the bytes of one.
+    /// Hashes the messages with an index in `range`, and hands indices and hashes to `take`, up to
+    /// [`AT_A_TIME`](Self::AT_A_TIME), until it breaks. `message` gives the bytes of one.
     pub(crate) fn hash_each<'m>(
         &self,
         backend: Backend,
@@ -91,7 +94,7 @@ impl Packed {
             }
         }
         let long = &self.long[positions(&self.long, &range)];
-        for indices in long.chunks(BLOCKS * 8) {
+        for indices in long.chunks(Self::AT_A_TIME) {
             let hashes = hashes.as_flattened_mut();
             for (index, hash) in indices.iter().zip(&mut *hashes) {
                 *hash = siphash_2_4(key, message(*index));

@@ -7,7 +7,7 @@
 //! | element of the filter | known from | without it the filter is |
 //! |---|---|---|
 //! | script of an output | the block | [`Invalid`](Verdict::Invalid) |
-//! | spent, created in the same block | the block | `Invalid` |
+//! | spent, created in the same block | the block: it is an output too | `Invalid` |
 //! | spent, witness program in P2SH | the block, with its witnesses | `Invalid` |
 //! | spent, previous transaction shown | [`Prevouts::ByTransactions`] | `Invalid` |
 //! | spent, script given by someone trusted | [`Prevouts::Trusted`] | `Invalid`, no proof for others |
@@ -228,7 +228,7 @@ impl<'a> Audit<'a> {
             return self.proven(evidence);
         }
         if !is_consistent(self.block, &set, self.filter, &inputs, false) {
-            return self.proven(self.unequal(&inputs));
+            return self.proven(self.unequal(&set, &inputs));
         }
         if let Some(input) = inputs.iter().find(|input| missing(input.script.bytes())) {
             return Verdict::Invalid(Refutation::TrustedMissing(input.outpoint));
@@ -265,8 +265,14 @@ impl<'a> Audit<'a> {
         Evidence::MissingWrapped { spending, vin, witness_path }
     }
 
-    fn unequal(&self, inputs: &[KnownInput<'_>]) -> Evidence {
-        let previous = self.sources.shown_and_spent(inputs);
+    /// The whole block, with the previous transactions if it takes them.
+    fn unequal(&self, set: &GcsFilter<'_>, inputs: &[KnownInput<'_>]) -> Evidence {
+        let alone = known_inputs(self.block, &Sources::new(self.block, Prevouts::None));
+        let previous = if is_consistent(self.block, set, self.filter, &alone, false) {
+            self.sources.shown_and_spent(inputs)
+        } else {
+            Vec::new()
+        };
         Evidence::Unequal { block: self.block.block().clone(), previous }
     }
 

@@ -127,18 +127,8 @@ impl Lanes64 for Avx512 {
     }
 
     #[inline(always)]
-    fn mul_high_64(self, a: __m512i, b: __m512i) -> __m512i {
-        // The products of the halves, added up from the bottom.
-        let (half, low) = (self.splat_64(32), self.splat_64(u32::MAX.into()));
-        let (a_high, b_high) = (self.shr_each_64(a, half), self.shr_each_64(b, half));
-        let low_low = op!(_mm512_mul_epu32(a, b));
-        let high_low = op!(_mm512_mul_epu32(a_high, b));
-        let low_high = op!(_mm512_mul_epu32(a, b_high));
-        let high_high = op!(_mm512_mul_epu32(a_high, b_high));
-        let carried = self.add_64(high_low, self.shr_each_64(low_low, half));
-        let middle = self.add_64(low_high, self.and_64(carried, low));
-        let high = self.add_64(high_high, self.shr_each_64(carried, half));
-        self.add_64(high, self.shr_each_64(middle, half))
+    fn mul_low_halves_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mul_epu32(a, b))
     }
 
     #[inline(always)]

@@ -22,8 +22,8 @@ use crate::input::{Input, Reader, named};
 use crate::output::{Exit, Lines, Page, Report, count, grouped};
 use crate::progress::Progress;
 
-/// As many rows as fit on a screen.
-const MAX_ROWS: u64 = 20;
+/// Enough to see what is built; --json prints all.
+const MAX_ROWS: u64 = 3;
 
 pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
     let reader = Reader::of(args.blocks.iter().chain(&args.prev_txs))?;

@@ -1,0 +1,8 @@
+//! Scripted peers on a mined chain.
+
+mod disputes;
+mod honest;
+mod malformed;
+mod patience;
+mod trust;
+mod world;

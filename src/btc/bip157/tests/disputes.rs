@@ -1,0 +1,233 @@
+//! Peers that claim different filters.
+
+use std::collections::BTreeSet;
+
+use bitcoin::Network;
+
+use super::world::{Node, TestChain, World};
+use crate::btc::bip157::{
+    Action, Contradiction, Event, Finding, Grade, Message, PeerId, Reason, Why,
+};
+use crate::btc::bip158::{BlockFilter, filter_hash};
+
+/// A filter of height 15 without the script of the one output.
+fn empty() -> Vec<u8> {
+    vec![0]
+}
+
+fn world(chain: &TestChain, nodes: Vec<Node>) -> World {
+    let mut world = World::new(chain, World::config());
+    for (id, node) in (1..).zip(nodes) {
+        world.connect(id, node);
+    }
+    world
+}
+
+/// The block does not show the script of the output that it spends.
+#[test]
+fn what_the_block_does_not_decide_is_scanned() {
+    let chain = TestChain::new(2_050);
+    let lies = [(27, chain.without_prevouts(27)), (1_997, chain.without_prevouts(1_997))];
+    for liar_first in [false, true] {
+        let mut nodes = vec![Node::honest(&chain), Node::lying(&chain, &lies)];
+        if liar_first {
+            nodes.reverse();
+        }
+        let mut world = world(&chain, nodes);
+        world.settle();
+        world.assert_complete(&chain);
+        assert_eq!(world.scanned(Why::Disputed), [27, 1_997]);
+        let undecided = [27, 1_997].map(|height| Finding::Undecided(chain.at(height)));
+        assert!(undecided.iter().all(|finding| world.findings().contains(finding)));
+        assert_eq!(world.reasons(), []);
+        assert_eq!(world.grade(27), Some(Grade::Scanned));
+        // Behind the fork of their headers, they agree by hash.
+        assert_eq!(world.grade(1_500), Some(Grade::Peers(2)));
+        // No filter of these heights is kept as evidence.
+        let without_filter = world.actions.iter().filter_map(|action| match action {
+            Action::Block(scan) if scan.filter.is_none() => Some(scan.at.height),
+            _ => None,
+        });
+        assert!(without_filter.eq([27, 1_997]));
+        // A rescan needs the block again.
+        world.actions.clear();
+        world.event(Event::Rescan(1_000));
+        world.settle();
+        world.assert_complete(&chain);
+        assert_eq!(world.scanned(Why::Disputed), [1_997]);
+    }
+}
+
+#[test]
+fn what_the_block_refutes_convicts() {
+    let chain = TestChain::new(1_050);
+    // Nothing in it; bytes that are no filter; one script more than the block has.
+    let lies = [empty(), vec![1, 2, 3], chain.filters[17].clone()];
+    for lie in lies {
+        for liar in [1, 2] {
+            let node = Node::lying(&chain, &[(15, lie.clone())]);
+            let mut nodes = vec![Node::honest(&chain), Node::honest(&chain)];
+            nodes.insert(liar, node);
+            let mut world = world(&chain, nodes);
+            world.settle();
+            world.assert_complete(&chain);
+            let [(peer, Reason::FalseFilter(false_filter))] = &world.reasons()[..] else {
+                panic!()
+            };
+            assert_eq!((*peer, false_filter.at), (PeerId(liar as u64 + 1), chain.at(15)));
+            assert_eq!(false_filter.hash, filter_hash(&lie));
+            let proof = false_filter.proof.as_ref().unwrap();
+            proof.verify(chain.hash(15), Network::Regtest).unwrap();
+            assert_eq!(world.sync.peers().count(), 2);
+            assert_eq!(world.scanned(Why::Disputed), [15]);
+            assert_eq!(world.grade(14), Some(Grade::Peers(2)));
+        }
+    }
+}
+
+/// Many liars, one honest peer, at every place: nothing is decided by number.
+#[test]
+fn one_honest_peer_is_enough() {
+    let chain = TestChain::new(1_210);
+    let lies: Vec<_> = chain
+        .truth()
+        .into_iter()
+        .map(|height| match height % 10 {
+            7 => (height, chain.without_prevouts(height)),
+            _ => (height, empty()),
+        })
+        .collect();
+    let silent: Vec<_> = lies.iter().filter(|(height, _)| height % 10 == 7).cloned().collect();
+    for honest in 0..4 {
+        let mut nodes = vec![Node::lying(&chain, &silent); 2];
+        nodes.push(Node::lying(&chain, &lies));
+        nodes.insert(honest, Node::honest(&chain));
+        let mut world = world(&chain, nodes);
+        world.settle();
+        world.assert_complete(&chain);
+        assert_eq!(world.reasons().len(), 1, "those whose lies the block does not show stay");
+        // One block for each height in dispute.
+        let disputed = world.scanned(Why::Disputed);
+        assert_eq!(disputed.iter().collect::<BTreeSet<_>>().len(), disputed.len());
+        let blocks = world.sent(|message| matches!(message, Message::GetBlock(_)));
+        assert!(blocks <= chain.truth().len(), "{blocks}");
+    }
+}
+
+/// Hashes are cheap: who claims one must send its filter.
+#[test]
+fn a_claim_without_its_filter_costs_no_block() {
+    let chain = TestChain::new(1_050);
+    for liar in [0, 1] {
+        let lies: Vec<_> = (1..=1_050).map(|height| (height, vec![height as u8; 9])).collect();
+        let mut node = Node::lying(&chain, &lies);
+        let honest = chain.clone();
+        node.twist = Some(std::rc::Rc::new(move |events| {
+            for event in events {
+                if let Event::CFilter(_, message) = event {
+                    let height =
+                        honest.blocks.iter().position(|b| b.block_hash() == message.block_hash);
+                    message.filter.clone_from(&honest.filters[height.unwrap()]);
+                }
+            }
+        }));
+        let mut nodes = vec![Node::honest(&chain)];
+        nodes.insert(liar, node);
+        let mut world = world(&chain, nodes);
+        world.settle();
+        world.assert_complete(&chain);
+        let reasons = world.reasons();
+        let [(peer, Reason::ContradictsItself(Contradiction::Filter { at, .. }))] = reasons[..]
+        else {
+            panic!("{reasons:?}")
+        };
+        assert_eq!((peer, at), (PeerId(liar as u64 + 1), chain.at(1)));
+        assert!(world.scanned(Why::Disputed).is_empty());
+    }
+}
+
+/// The same from one who does not answer: it goes when its time is over.
+#[test]
+fn a_claim_is_lost_with_the_patience() {
+    let chain = TestChain::new(300);
+    let lies: Vec<_> = (1..=300).map(|height| (height, vec![height as u8; 9])).collect();
+    let mut node = Node::lying(&chain, &lies);
+    node.mute = |message| matches!(message, Message::GetCFilters(_));
+    let mut world = world(&chain, vec![node, Node::honest(&chain)]);
+    world.settle();
+    assert_eq!(world.reasons(), []);
+    world.wait(31);
+    world.assert_complete(&chain);
+    assert!(matches!(world.reasons()[..], [(PeerId(1), Reason::Stalled(_))]));
+    assert!(world.scanned(Why::Disputed).is_empty());
+    assert_eq!(world.grade(21), Some(Grade::OnePeer));
+}
+
+/// A filter that was sent counts, though its sender has left.
+#[test]
+fn a_filter_outlives_its_sender() {
+    let chain = TestChain::new(100);
+    let lies = [(27, chain.without_prevouts(27))];
+    for honest in [1, 2] {
+        let mut nodes = vec![Node::lying(&chain, &lies)];
+        nodes.insert(honest - 1, Node::honest(&chain));
+        for node in &mut nodes {
+            node.mute = |message| matches!(message, Message::GetBlock(_));
+        }
+        let mut world = world(&chain, nodes);
+        world.settle();
+        assert_eq!(world.sync.answered_to(), Some(14), "the first hit waits for its block");
+        world.leave(honest as u64);
+        for node in world.nodes.values_mut() {
+            node.mute = |_| false;
+        }
+        world.wait(31);
+        world.wait(31);
+        assert!(world.scanned(Why::Disputed).contains(&27));
+        assert!(world.hits.contains(&27));
+    }
+}
+
+#[test]
+fn a_lying_block_server_convicts_nobody_else() {
+    let chain = TestChain::new(60);
+    let lies = [(27, chain.without_prevouts(27))];
+    // The block of another place, other transactions, and one transaction twice.
+    let twists: [fn(&mut bitcoin::Block); 3] = [
+        |block| block.txdata.truncate(1),
+        |block| block.txdata[0].output[0].value = bitcoin::Amount::from_sat(51),
+        |block| block.txdata.push(block.txdata.last().unwrap().clone()),
+    ];
+    for twist in twists {
+        let server = Node::twisted(&chain, move |event| {
+            if let Event::Block(_, block) = event {
+                twist(block);
+            }
+        });
+        let nodes = vec![server, Node::honest(&chain), Node::lying(&chain, &lies)];
+        let mut world = world(&chain, nodes);
+        world.settle();
+        world.assert_complete(&chain);
+        let reasons = world.reasons();
+        assert!(matches!(reasons[..], [(PeerId(1), Reason::FalseBlock(_))]), "{reasons:?}");
+    }
+}
+
+/// What is known by all previous outputs to be the filter needs no second look.
+#[test]
+fn an_audited_filter_ends_the_matter() {
+    let chain = TestChain::new(40);
+    let mut config = World::config();
+    config.spot_audits = 1;
+    let mut world = World::new(&chain, config);
+    world.connect(1, Node::honest(&chain));
+    world.settle();
+    world.assert_complete(&chain);
+    assert_eq!(world.scanned(Why::SpotAudit).len(), 40);
+    let other = BlockFilter { block_hash: chain.hash(15), content: empty() };
+    world.connect(2, Node::lying(&chain, &[(15, other.content)]));
+    world.settle();
+    let reasons = world.reasons();
+    let [(PeerId(2), Reason::FalseFilter(found))] = &reasons[..] else { panic!("{reasons:?}") };
+    assert_eq!((found.at, &found.proof), (chain.at(15), &None));
+}
