@@ -99,12 +99,11 @@ fn every_run_is_a_chain() {
         ("mainnet/headers/headers_832000-833096.bin", 832_001, &[832_608]),
     ] {
         let run = headers(&corpus, name);
-        let (mut chain, first) = match base {
-            0 => (HeaderChain::new(Network::Bitcoin), 1),
-            _ => {
-                let anchor = anchor(&checkpoints, base, &run);
-                (HeaderChain::from_anchor(Network::Bitcoin, anchor).expect("an anchor"), 11)
-            }
+        let (mut chain, first) = if base == 0 {
+            (HeaderChain::new(Network::Bitcoin), 1)
+        } else {
+            let anchor = anchor(&checkpoints, base, &run);
+            (HeaderChain::from_anchor(Network::Bitcoin, anchor).expect("an anchor"), 11)
         };
         assert_eq!(chain.tip().hash, run[first - 1].block_hash(), "{name}");
         assert_eq!(follow(&mut chain, &run[first..], &checkpoints), starts, "{name}");

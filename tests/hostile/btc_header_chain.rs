@@ -124,13 +124,12 @@ fn forged_preambles() {
         bytes[HEIGHT..WORK].copy_from_slice(&height.to_le_bytes());
         let length = preamble + 80 * records;
         let error = decode(&bytes).unwrap_err();
-        match bytes.len() < length {
-            true => assert_eq!(
-                error,
-                HeaderFileError::PreambleCut { length: bytes.len(), needed: length }
-            ),
-            false => assert_eq!(error, HeaderFileError::Checksum),
-        }
+        let expected = if bytes.len() < length {
+            HeaderFileError::PreambleCut { length: bytes.len(), needed: length }
+        } else {
+            HeaderFileError::Checksum
+        };
+        assert_eq!(error, expected, "{height}");
         bytes.resize(length + 80, 0);
         let error = decode(&summed(bytes, length)).unwrap_err();
         let HeaderFileError::Anchor(error) = error else { panic!("{height}: {error}") };

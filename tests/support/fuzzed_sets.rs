@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use chainsieve::bitcoin::bip158::{BlockFilter as TheirFilter, Error};
 use chainsieve::bitcoin::consensus::deserialize_partial;
-use chainsieve::bitcoin::{Block, OutPoint, ScriptBuf};
-use chainsieve::btc::bip158::BlockFilter;
+use chainsieve::bitcoin::{Block, OutPoint, ScriptBuf, Transaction, TxIn};
+use chainsieve::btc::bip158::{BlockFilter, BuildError};
 
 use crate::bitcoin_sets::{Flaws, written_by_bitcoin};
 use crate::naive_gcs::{Coding, basic_elements};
@@ -66,7 +66,12 @@ pub(crate) fn elements_come_back(data: &[u8]) -> Option<usize> {
 /// A raw block, and behind it the scripts that it spends of other blocks: its filter is what the
 /// text and `bitcoin` make. The number of its elements.
 pub(crate) fn block_has_its_filter(data: &[u8]) -> Option<usize> {
-    let (block, used) = deserialize_partial::<Block>(data).ok()?;
+    let (mut block, used) = deserialize_partial::<Block>(data).ok()?;
+    if !block.coinbase().is_some_and(Transaction::is_coinbase) {
+        let filter = BlockFilter::new(&block, |_| Some(ScriptBuf::new()));
+        assert_eq!(filter, Err(BuildError::CoinbaseMissing));
+        block.txdata.first_mut()?.input = vec![TxIn::default()];
+    }
     let mut given = pieces(&data[used..]).into_iter().map(ScriptBuf::from);
     let mut scripts: HashMap<OutPoint, ScriptBuf> = HashMap::new();
     for tx in &block.txdata {

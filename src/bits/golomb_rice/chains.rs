@@ -277,9 +277,8 @@ impl<L: Lanes, const P: u32> Chains<16> for LaneChains<'_, L, P> {
         let mut left = lanes.splat_64(0);
         for pair in 0..BLOCK / 2 {
             // By turns, so that both wait for memory at once.
-            for group in 0..2 {
+            for (group, rows) in scratch.iter_mut().enumerate() {
                 let Pair { sums, ends } = self.pair::<CAREFUL>(group, &mut left);
-                let rows = &mut scratch[group];
                 lanes.store_64(sums[0], &mut rows.sums[pair * 2]);
                 lanes.store_64(sums[1], &mut rows.sums[pair * 2 + 1]);
                 if KEEP {
@@ -288,16 +287,16 @@ impl<L: Lanes, const P: u32> Chains<16> for LaneChains<'_, L, P> {
                 }
             }
         }
-        for group in 0..2 {
+        for (group, rows) in scratch.iter().enumerate() {
             let [a, b, c, d, e, f, g, h] = &mut sums.as_chunks_mut().0[group];
             let to = [
                 &mut a[at], &mut b[at], &mut c[at], &mut d[at], &mut e[at], &mut f[at], &mut g[at],
                 &mut h[at],
             ];
-            self.turn(&scratch[group].sums, to);
+            self.turn(&rows.sums, to);
             if KEEP {
                 let to: &mut [Block; 8] = &mut ends.as_chunks_mut().0[group];
-                self.turn(&scratch[group].ends, to.each_mut());
+                self.turn(&rows.ends, to.each_mut());
             }
         }
         lanes.test_bit_64(left, lanes.splat_64(63)) == 0

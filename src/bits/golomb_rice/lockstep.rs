@@ -127,8 +127,8 @@ fn find<const C: usize>(kept: &[[Block; C]; KEPT], ends: &[u64; C]) -> [usize; C
     let mut found = [0; C];
     for chain in 1..C {
         for (block, columns) in kept.iter().enumerate() {
-            for code in 0..BLOCK {
-                if columns[chain][code] == ends[chain - 1] {
+            for (code, end) in columns[chain].iter().enumerate() {
+                if *end == ends[chain - 1] {
                     found[chain] = block * BLOCK + code + 1;
                 }
             }

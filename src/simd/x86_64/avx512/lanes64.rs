@@ -12,10 +12,11 @@ use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
 use super::Avx512;
 use crate::simd::Lanes64;
 
+#[expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
 impl Avx512 {
     /// Word `i` of each row.
     #[inline(always)]
-    fn turn_64(self, rows: [__m512i; 8]) -> [__m512i; 8] {
+    fn turn_64(self, rows: &[__m512i; 8]) -> [__m512i; 8] {
         // Of two rows, the even words of both and the odd ones, in pairs.
         let [a, b] = self.pairs_64(rows[0], rows[1]);
         let [c, d] = self.pairs_64(rows[2], rows[3]);
@@ -103,7 +104,7 @@ impl Lanes64 for Avx512 {
             unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
         };
         let rows = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
-        self.turn_64(rows)
+        self.turn_64(&rows)
     }
 
     #[inline(always)]
@@ -176,7 +177,7 @@ impl Lanes64 for Avx512 {
 
     #[inline(always)]
     fn store_columns_64(self, rows: [__m512i; 8], columns: [&mut [u64; 8]; 8]) {
-        let turned = self.turn_64(rows);
+        let turned = self.turn_64(&rows);
         for lane in 0..8 {
             self.store_64(turned[lane], columns[lane]);
         }
