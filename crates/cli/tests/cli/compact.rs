@@ -170,8 +170,8 @@ fn filters_are_appended_also_to_a_file_that_was_cut() {
     let wrong = build(&first, &["--append"]);
     assert_eq!(wrong.code, BAD_INPUT);
     assert!(wrong.stderr.contains("height 170 comes next"), "{}", wrong.stderr);
-    let spent: Vec<_> = rows[..170].iter().map(|row| deserialize_hex::<Block>(text(&row["block"])));
-    let spent = spent.into_iter().flat_map(|block| block.expect("a block").txdata);
+    let spent = rows[..170].iter().map(|row| deserialize_hex::<Block>(text(&row["block"])));
+    let spent = spent.flat_map(|block| block.expect("a block").txdata);
     let spent: Vec<_> = spent.map(|tx| serialize_hex(&tx)).collect();
     let spent = folder.write("spent.hex", spent.join("\n"));
     let rest_from_170: Vec<_> = rows[170..].iter().map(Value::to_string).collect();
