@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::panic::catch_unwind;
 
 use chainsieve::bitcoin::bip158::{BlockFilter as TheirFilter, Error};
+use chainsieve::bitcoin::consensus::serialize;
 use chainsieve::bitcoin::hashes::siphash24;
-use chainsieve::bitcoin::{OutPoint, ScriptBuf, TxIn};
+use chainsieve::bitcoin::{Block, OutPoint, ScriptBuf, TxIn};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, GcsError};
 use chainsieve::hash::SipKey;
 
@@ -232,6 +233,12 @@ fn a_cut_count_hides_every_script_from_bitcoin() {
     }
 }
 
+fn block_with_coinbase(rng: &mut Rng, transactions: usize, words: &[Vec<u8>]) -> Block {
+    let mut block = random_block::block(rng, transactions, words).block.clone();
+    block.txdata[0].input = vec![TxIn::default()];
+    block
+}
+
 /// Random blocks, with empty and unspendable scripts, spends of their own outputs, and outputs
 /// that are not there.
 #[test]
@@ -241,8 +248,7 @@ fn filters_of_blocks_are_built_the_same() {
     let (mut empty, mut unspendable) = (0, 0);
     for _ in 0..400 {
         let count = 1 + rng.below(24);
-        let mut block = random_block::block(&mut rng, count, &words).block.clone();
-        block.txdata[0].input = vec![TxIn::default()];
+        let block = block_with_coinbase(&mut rng, count, &words);
         let mut scripts: HashMap<OutPoint, ScriptBuf> = HashMap::new();
         for input in block.txdata.iter().skip(1).flat_map(|tx| &tx.input) {
             let script = match rng.below(5) {
@@ -269,6 +275,8 @@ fn filters_of_blocks_are_built_the_same() {
         let inputs = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
         let spent: Vec<_> = inputs.map(|input| &scripts[&input.previous_output]).collect();
         assert_eq!(BlockFilter::from_prevout_scripts(&block, &spent), Ok(ours.clone()));
+        let raw = serialize(&block);
+        assert_eq!(BlockFilter::from_raw_block(&raw, &spent), Ok(ours.clone()));
 
         let coding = Coding::basic(ours.block_hash.as_ref());
         let questions: Vec<_> = scripts.values().map(|script| script.to_bytes()).collect();
@@ -295,7 +303,7 @@ fn any_bytes_at_all() {
         if round % 20 == 0 {
             let words = [rng.bytes(22), rng.bytes(23), vec![0x6a, 1]];
             let count = 1 + rng.below(9);
-            let block = random_block::block(&mut rng, count, &words).raw.clone();
+            let block = serialize(&block_with_coinbase(&mut rng, count, &words));
             let block = if rng.one_in(3) { block } else { mutated(&mut rng, &block) };
             blocks += usize::from(block_has_its_filter(&[block, data].concat()).is_some());
         }
