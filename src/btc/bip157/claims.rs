@@ -74,7 +74,8 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    fn vouched(&self) -> usize {
+    /// How many heights someone vouches for, from the first on.
+    pub(super) fn vouched(&self) -> usize {
         let heights = self.vouchers.iter().map(|voucher| voucher.heights);
         heights.max().unwrap_or(0).max(self.earlier.heights)
     }
