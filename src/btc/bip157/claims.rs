@@ -74,7 +74,8 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    fn vouched(&self) -> usize {
+    /// How many heights someone vouches for, from the first on.
+    pub(super) fn vouched(&self) -> usize {
         let heights = self.vouchers.iter().map(|voucher| voucher.heights);
         heights.max().unwrap_or(0).max(self.earlier.heights)
     }
@@ -344,8 +345,14 @@ impl Claims {
         }
     }
 
-    /// Ends what is open about a height: its block was scanned, and refuted these hashes.
-    pub(super) fn settle(&mut self, height: u32, refuted: &[FilterHash], audited: bool) {
+    /// Ends what is open about a height: its block was scanned, refuted these hashes, and has a
+    /// filter with the hash `valid`, if that was found. Who claimed that may be gone.
+    pub(super) fn settle(
+        &mut self,
+        height: u32,
+        refuted: &[FilterHash],
+        valid: Option<FilterHash>,
+    ) {
         let mut left = self.hashes(height);
         left.retain(|hash| !refuted.contains(hash));
         let differing: Vec<_> = self.differing_at(height).map(|(peer, _)| (height, peer)).collect();
@@ -356,8 +363,14 @@ impl Claims {
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
         let Some(at) = interval.heights.get_mut(place_of(height)) else { return };
         at.ambiguous |= left.len() > 1;
-        at.audited |= audited;
-        if refuted.contains(&at.hash) {
+        if let Some(valid) = valid {
+            at.audited = true;
+            at.ambiguous = false;
+            if at.hash != valid {
+                at.hash = valid;
+                interval.change();
+            }
+        } else if refuted.contains(&at.hash) {
             at.hash = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
             at.ambiguous |= left.is_empty();
             interval.change();

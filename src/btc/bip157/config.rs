@@ -75,8 +75,9 @@ pub struct Limits {
     /// Filters of hits kept until there is room to fetch their blocks. Those over it are fetched
     /// again.
     pub kept_filters: usize,
-    /// How long a request waits before others take over. A peer is disconnected after four times
-    /// as long.
+    /// How long an answer may take before others take over; each filter of a request has as long,
+    /// and 100 of them together. A peer is disconnected after four times as long, and at once if
+    /// it owes a filter in a dispute.
     pub patience: Duration,
 }
 

@@ -48,6 +48,7 @@ mod filters;
 mod grade;
 mod messages;
 mod peers;
+mod persist;
 pub mod server;
 mod sync;
 #[cfg(test)]
@@ -69,6 +70,7 @@ use crate::btc::headers::{BlockAt, ChainEvent};
 
 pub use config::{Config, ConfigError, Limits};
 pub use grade::Grade;
+pub use persist::RestoreError;
 pub use sync::FilterSync;
 
 /// The filter type of basic filters (BIP158).
@@ -225,7 +227,7 @@ pub enum Reason {
     Violation(Violation),
     /// Its block has the hash asked for and not the transactions.
     FalseBlock(BlockHash),
-    /// It has let a request wait this long.
+    /// An answer is overdue by this long.
     Stalled(Duration),
     /// More peers than the limit.
     TooManyPeers(usize),
@@ -307,7 +309,7 @@ pub enum Finding {
     Undecided(BlockAt),
     /// The filter that all claim looks wrong, and it is not proven: the block is scanned.
     Suspicious(BlockAt),
-    /// A request of the peer waits this long: others take over, and its claims wait.
+    /// An answer of the peer is overdue by this long: others take over, and nobody waits for it.
     Slow(PeerId, Duration),
     /// No peer has this block. It is asked of whoever connects.
     BlockUnavailable(BlockAt),

@@ -12,8 +12,8 @@ use crate::btc::headers::{BlockAt, HeaderChain};
 
 /// Blocks shown that are not in the chain, yet or any more.
 const STRANGE_TIPS: usize = 4;
-/// Patience for one request over which the peer is disconnected.
-const LAST_PATIENCE: u32 = 4;
+/// Patience for an overdue answer, over which the peer is disconnected.
+const LAST_PATIENCE: u32 = 3;
 /// So many filters are a request's worth of patience.
 const FILTERS_PER_PATIENCE: usize = 100;
 
@@ -44,16 +44,15 @@ impl Request {
         chain.hash_at(self.stop.height) != Some(self.stop.hash)
     }
 
-    /// How long it waits, if that is too long.
+    /// How long it is overdue.
     fn overdue(&self, now: Duration, patience: Duration) -> Option<Duration> {
-        let waited = now.saturating_sub(self.progress);
         let parts = match &self.asked {
             Asked::Filters { expected, .. } => 1 + expected.len() / FILTERS_PER_PATIENCE,
             _ => 1,
         };
         let whole = patience.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
-        let total = now.saturating_sub(self.sent);
-        (waited > patience).then_some(waited).or((total > whole).then_some(total))
+        let due = self.progress.saturating_add(patience).min(self.sent.saturating_add(whole));
+        now.checked_sub(due).filter(|overdue| *overdue > Duration::ZERO)
     }
 
     /// Whether the filter of this height is still to come.
@@ -199,7 +198,7 @@ impl Peer {
         self.rests_until > now || self.is_slow(now, patience)
     }
 
-    /// Looks at the clock: how long a request waits that has come to be overdue, and why the peer
+    /// Looks at the clock: how long an answer is overdue that was not before, and why the peer
     /// is to go.
     pub(super) fn check_patience(
         &mut self,
@@ -211,14 +210,14 @@ impl Peer {
             // The clock may have been set back.
             request.sent = request.sent.min(now);
             request.progress = request.progress.min(now);
-            let Some(waited) = request.overdue(now, patience) else { continue };
+            let Some(overdue) = request.overdue(now, patience) else { continue };
             let urgent = matches!(request.asked, Asked::Filters { for_dispute: true, .. });
             let last = patience.saturating_mul(LAST_PATIENCE);
-            if urgent || waited > last {
-                gone = Some(Reason::Stalled(waited));
+            if urgent || overdue > last {
+                gone = Some(Reason::Stalled(overdue));
             } else if !request.reported {
                 request.reported = true;
-                slow = Some(waited);
+                slow = Some(overdue);
             }
         }
         if slow.is_some() {

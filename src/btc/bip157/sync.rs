@@ -22,7 +22,7 @@ pub struct FilterSync {
     pub(super) config: Config,
     /// The filter of the genesis block, which spends nothing.
     genesis: BlockFilter,
-    genesis_answered: bool,
+    pub(super) genesis_answered: bool,
     pub(super) claims: Claims,
     pub(super) peers: BTreeMap<PeerId, Peer>,
     /// Heights whose block is being fetched.
@@ -257,8 +257,8 @@ impl FilterSync {
         for (id, (slow, gone)) in checked {
             if let Some(reason) = gone {
                 self.disconnect(id, reason, turn);
-            } else if let Some(waited) = slow {
-                turn.report(Finding::Slow(id, waited));
+            } else if let Some(overdue) = slow {
+                turn.report(Finding::Slow(id, overdue));
             }
         }
     }

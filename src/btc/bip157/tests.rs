@@ -2,6 +2,7 @@
 
 mod disputes;
 mod honest;
+mod kept;
 mod malformed;
 mod patience;
 mod trust;

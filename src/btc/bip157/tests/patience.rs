@@ -1,1 +1,160 @@
-//! To come.
+//! Peers that keep one waiting.
+
+use core::time::Duration;
+
+use super::world::{Node, TestChain, World};
+use crate::btc::bip157::{Action, Event, Finding, Grade, Message, PeerId, Reason};
+
+fn mute(chain: &TestChain, mute: fn(&Message) -> bool) -> Node {
+    Node { mute, ..Node::honest(chain) }
+}
+
+/// Whatever a peer does not answer, the other takes over, and nothing is lost.
+#[test]
+fn others_take_over() {
+    let chain = TestChain::new(2_100);
+    let mutes: [fn(&Message) -> bool; 5] = [
+        |_| true,
+        |message| matches!(message, Message::GetCFCheckpt(_)),
+        |message| matches!(message, Message::GetCFHeaders(_)),
+        |message| matches!(message, Message::GetCFilters(_)),
+        |message| matches!(message, Message::GetBlock(_)),
+    ];
+    for silence in mutes {
+        let mut world = World::new(&chain, World::config());
+        world.connect(1, mute(&chain, silence));
+        world.connect(2, Node::honest(&chain));
+        world.settle();
+        for _ in 0..5 {
+            world.wait(20);
+        }
+        world.assert_complete(&chain);
+        let slow = |finding: &Finding| matches!(finding, Finding::Slow(PeerId(1), _));
+        assert!(world.findings().iter().any(slow));
+        assert_eq!(world.reasons(), []);
+        for _ in 0..10 {
+            world.wait(50);
+        }
+        assert!(matches!(world.reasons()[..], [(PeerId(1), Reason::Stalled(_))]));
+        world.assert_complete(&chain);
+    }
+}
+
+/// Alone, a peer that answers nothing leads to no answer.
+#[test]
+fn silence_is_no_answer() {
+    let chain = TestChain::new(100);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, mute(&chain, |message| matches!(message, Message::GetCFilters(_))));
+    world.settle();
+    for _ in 0..20 {
+        world.wait(20);
+    }
+    assert_eq!(world.sync.answered_to(), Some(0));
+    assert_eq!(world.known.len(), 1);
+}
+
+/// A late answer is an answer.
+#[test]
+fn late_answers_count() {
+    let chain = TestChain::new(1_100);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.connect(2, Node::honest(&chain));
+    let mut late = vec![];
+    while let Some((peer, message)) = world.queue.pop_front() {
+        if peer == PeerId(1) {
+            late.push(message);
+            continue;
+        }
+        for event in world.nodes[&peer].clone().answer(peer, &message) {
+            world.event(event);
+        }
+    }
+    for _ in 0..4 {
+        world.wait(20);
+    }
+    world.assert_complete(&chain);
+    assert_eq!(world.grade(1), Some(Grade::OnePeer));
+    for message in late {
+        for event in world.nodes[&PeerId(1)].clone().answer(PeerId(1), &message) {
+            world.event(event);
+        }
+    }
+    world.settle();
+    assert_eq!(world.reasons(), []);
+    assert_eq!(world.grade(1), Some(Grade::Peers(2)));
+}
+
+/// A request of 1,000 filters may take longer than one of headers, if they keep coming.
+#[test]
+fn filters_may_take_their_time() {
+    let chain = TestChain::new(990);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    let (peer, message) = world.queue.pop_front().unwrap();
+    for event in world.nodes[&peer].clone().answer(peer, &message) {
+        world.event(event);
+    }
+    let (peer, message) = world.queue.pop_front().unwrap();
+    assert!(matches!(message, Message::GetCFilters(_)));
+    let mut events = world.nodes[&peer].clone().answer(peer, &message).into_iter();
+    let mut late_at = None;
+    for (count, event) in events.by_ref().enumerate() {
+        world.now += Duration::from_millis(500);
+        world.event(event);
+        if late_at.is_none() && !world.findings().is_empty() {
+            late_at = Some(count);
+        }
+        world.settle();
+    }
+    // 500 ms each: ten patiences of 30 s are over after 600.
+    assert!(late_at.is_some_and(|count| (590..610).contains(&count)), "{late_at:?}");
+    world.assert_complete(&chain);
+}
+
+/// Time that goes back is no patience lost.
+#[test]
+fn a_clock_set_back() {
+    let chain = TestChain::new(100);
+    let mut world = World::new(&chain, World::config());
+    world.now = Duration::from_secs(1_000_000);
+    world.connect(1, mute(&chain, |_| true));
+    world.now = Duration::ZERO;
+    world.wait(0);
+    world.wait(29);
+    assert_eq!(world.findings(), []);
+    world.wait(3);
+    assert_eq!(world.findings(), [Finding::Slow(PeerId(1), Duration::from_secs(2))]);
+}
+
+#[test]
+fn nobody_has_the_block() {
+    let chain = TestChain::new(30);
+    let mut world = World::new(&chain, World::config());
+    let node = mute(&chain, |message| matches!(message, Message::GetBlock(_)));
+    world.connect(1, node);
+    world.settle();
+    let wanted: Vec<_> = world
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Send(_, Message::GetBlock(hash)) => Some(*hash),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(wanted.len(), 4, "so many at a time");
+    for hash in wanted {
+        world.event(Event::BlockUnavailable(PeerId(1), hash));
+    }
+    assert_eq!(world.findings()[0], Finding::BlockUnavailable(chain.at(5)));
+    // Another source of the caller's, and another peer.
+    world.event(Event::Block(None, Box::new(chain.blocks[5].clone())));
+    assert!(world.hits.contains(&5));
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    world.wait(31);
+    world.assert_complete(&chain);
+    let unavailable = |finding: &&Finding| matches!(finding, Finding::BlockUnavailable(_));
+    assert_eq!(world.findings().iter().filter(unavailable).count(), 4);
+}

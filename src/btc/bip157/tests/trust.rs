@@ -1,1 +1,246 @@
-//! To come.
+//! What is trusted, and taken back.
+
+use bitcoin::Network;
+use bitcoin::bip158::FilterHeader;
+use bitcoin::hashes::Hash as _;
+
+use super::world::{Known, Node, TestChain, World};
+use crate::btc::bip157::{
+    Action, Config, ConfigError, Event, Finding, Grade, Message, PeerId, Reason, Why,
+};
+use crate::btc::bip158::audit::{Prevouts, Refutation, Verdict, audit};
+use crate::btc::bip158::{BoundBlock, filter_hash, filter_header};
+
+fn is_filters(message: &Message) -> bool {
+    matches!(message, Message::GetCFilters(_))
+}
+
+/// A liar alone is believed; whoever comes later is asked about everything.
+#[test]
+fn an_honest_peer_that_comes_late_reopens_what_it_denies() {
+    let chain = TestChain::new(2_050);
+    let lies = [(27, chain.without_prevouts(27)), (1_507, chain.without_prevouts(1_507))];
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::lying(&chain, &lies));
+    world.settle();
+    assert_eq!(world.sync.answered_to(), Some(2_050));
+    assert!(!world.hits.contains(&27) && !world.hits.contains(&1_507));
+    let filters = world.sent(is_filters);
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    world.assert_complete(&chain);
+    assert_eq!(world.scanned(Why::Disputed), [27, 1_507]);
+    assert_eq!(world.sent(is_filters) - filters, 4, "two of each disputed height");
+    for height in [1, 999, 1_401, 2_049] {
+        assert_eq!(world.grade(height), Some(Grade::Peers(2)), "{height}");
+        let Known::Filter(filter) = &world.known[&height] else { panic!() };
+        assert_eq!(filter.grade, Grade::Peers(2));
+    }
+}
+
+/// Liars that agree are found out by their own hit, and all they said is taken back. What they
+/// said rightly is confirmed by hash, and not sent again.
+#[test]
+fn a_hit_convicts_those_who_never_disagree() {
+    let chain = TestChain::new(1_530);
+    // More than the block has, with the wallet's script; and hits withheld.
+    let lies =
+        [(1_025, chain.filters[1_027].clone()), (1_015, vec![0]), (27, chain.without_prevouts(27))];
+    // Filters are keyed by the block: this one matches here.
+    let loud = {
+        let block = &chain.blocks[1_025];
+        let mut loud = block.clone();
+        let mut more = loud.txdata[0].output[0].clone();
+        more.script_pubkey = bitcoin::ScriptBuf::from(vec![1, 2, 3]);
+        loud.txdata[0].output.push(more);
+        let scripts = Vec::<bitcoin::ScriptBuf>::new();
+        crate::btc::bip158::BlockFilter::from_prevout_scripts(&loud, &scripts).unwrap().content
+    };
+    let mut lies = lies.to_vec();
+    lies[0].1 = loud;
+    let mut config = World::config();
+    config.limits.kept_filters = 1_000;
+    let mut world = World::new(&chain, config);
+    for id in 1..=2 {
+        world.connect(id, Node::lying(&chain, &lies));
+    }
+    world.settle();
+    let reasons = world.reasons();
+    assert_eq!(reasons.len(), 2);
+    for (_, reason) in &reasons {
+        let Reason::FalseFilter(found) = reason else { panic!("{reason:?}") };
+        assert_eq!(found.at, chain.at(1_025));
+        assert!(found.proof.is_some());
+    }
+    // The one hit that the conviction came with is certain, and what was scanned before.
+    assert_eq!(world.sync.answered_to(), Some(0));
+    assert!(world.reopened.contains(&1) && world.reopened.contains(&27));
+    assert_eq!(world.grade(1), None);
+    assert_eq!(world.grade(5), Some(Grade::Scanned));
+    let filters = world.sent(is_filters);
+    world.connect(3, Node::honest(&chain));
+    world.settle();
+    world.assert_complete(&chain);
+    // Heights 27 and 1,015, and what was not answered when the liars went.
+    assert!(world.sent(is_filters) - filters <= 10, "{}", world.sent(is_filters) - filters);
+    assert_eq!(world.grade(28), Some(Grade::OnePeer));
+}
+
+/// Spot audits find liars that agree, at the stated rate.
+#[test]
+fn spot_audits() {
+    let chain = TestChain::new(1_200);
+    let mut found = 0;
+    for seed in 0..40 {
+        let mut config = Config::new(Network::Regtest, 0, [seed; 16]);
+        config.spot_audits = 4;
+        let mut world = World::new(&chain, config);
+        let lies = [(611, vec![0])];
+        for id in 1..=2 {
+            world.connect(id, Node::lying(&chain, &lies));
+        }
+        world.settle();
+        let spots = world.scanned(Why::SpotAudit).len();
+        if world.reasons().is_empty() {
+            assert!((240..360).contains(&spots), "{spots}");
+            assert_eq!(world.sync.answered_to(), Some(1_200));
+        } else {
+            found += 1;
+            assert!(world.scanned(Why::SpotAudit).contains(&611));
+        }
+    }
+    assert!((4..20).contains(&found), "one in four: {found} of 40");
+}
+
+/// Without spot audits, no block is fetched but for hits.
+#[test]
+fn no_spot_audits() {
+    let chain = TestChain::new(300);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.settle();
+    assert!(world.scanned(Why::SpotAudit).is_empty());
+}
+
+fn headers(chain: &TestChain) -> Vec<FilterHeader> {
+    let mut header = FilterHeader::all_zeros();
+    let next = |filter: &Vec<u8>| {
+        header = filter_header(&filter_hash(filter), &header);
+        header
+    };
+    chain.filters.iter().map(next).collect()
+}
+
+#[test]
+fn a_trusted_header() {
+    let chain = TestChain::new(2_500);
+    let mut config = World::config();
+    assert_eq!(
+        config.trust(1_500, FilterHeader::all_zeros()),
+        Err(ConfigError::CheckpointHeight(1_500))
+    );
+    config.trust(2_000, headers(&chain)[2_000]).unwrap();
+    let mut world = World::new(&chain, config);
+    let lies = [(1_507, chain.without_prevouts(1_507))];
+    world.connect(1, Node::lying(&chain, &lies));
+    world.settle();
+    let reasons = world.reasons();
+    let [(PeerId(1), Reason::ContradictsCheckpoint { height: 2_000, claimed, trusted })] =
+        reasons[..]
+    else {
+        panic!("{reasons:?}")
+    };
+    assert!(trusted == headers(&chain)[2_000] && claimed != trusted);
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    world.assert_complete(&chain);
+    // The header at 2,000 commits to all filters below, and to none above.
+    assert_eq!(world.grade(1), Some(Grade::Checkpoint));
+    assert_eq!(world.grade(2_000), Some(Grade::Checkpoint));
+    assert_eq!(world.grade(2_001), Some(Grade::OnePeer));
+    let Known::Filter(filter) = &world.known[&11] else { panic!() };
+    assert_eq!(filter.grade, Grade::Checkpoint);
+}
+
+/// The same hash again, from another: no block is fetched for that.
+#[test]
+fn what_is_refuted_stays_so() {
+    let chain = TestChain::new(1_050);
+    let lies = [(21, vec![0])];
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.connect(2, Node::lying(&chain, &lies));
+    world.settle();
+    let blocks = world.sent(|message| matches!(message, Message::GetBlock(_)));
+    world.connect(3, Node::lying(&chain, &lies));
+    world.settle();
+    let reasons = world.reasons();
+    assert!(matches!(reasons[1], (PeerId(3), Reason::FalseFilter(_))), "{reasons:?}");
+    assert_eq!(world.sent(|message| matches!(message, Message::GetBlock(_))), blocks);
+}
+
+/// Someone else's proof counts as one's own; what proves nothing does nothing.
+#[test]
+fn a_proof_is_shown() {
+    let chain = TestChain::new(200);
+    let lies = [(27, chain.without_prevouts(27))];
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::lying(&chain, &lies));
+    world.settle();
+    assert!(!world.hits.contains(&27));
+    let block = &chain.blocks[27];
+    let bound = BoundBlock::bind(block, chain.hash(27), Network::Regtest).unwrap();
+    let previous = chain.blocks[25].txdata.clone();
+    let verdict = audit(&bound, &lies[0].1, Prevouts::ByTransactions(&previous));
+    let Verdict::Invalid(Refutation::Proof(proof)) = verdict else { panic!("{verdict}") };
+    let mut forged = proof.clone();
+    forged.filter.clone_from(&chain.filters[27]);
+    world.event(Event::Refuted(forged));
+    assert_eq!(world.reasons(), []);
+    world.event(Event::Refuted(proof.clone()));
+    let reasons = world.reasons();
+    let [(PeerId(1), Reason::FalseFilter(found))] = &reasons[..] else { panic!("{reasons:?}") };
+    assert_eq!(found.proof.as_ref(), Some(&*proof));
+    assert!(world.reopened.contains(&27));
+    assert_eq!(world.sync.answered_to(), Some(0));
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    world.assert_complete(&chain);
+}
+
+/// A peer that leaves takes along what it claimed and was not used.
+#[test]
+fn what_nobody_stands_by_is_asked_of_the_next() {
+    let chain = TestChain::new(500);
+    let lies: Vec<_> = (1..=500).map(|height| (height, vec![height as u8; 9])).collect();
+    let mut node = Node::lying(&chain, &lies);
+    node.mute = is_filters;
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, node);
+    world.settle();
+    world.leave(1);
+    assert_eq!(world.sync.answered_to(), Some(0));
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    world.assert_complete(&chain);
+    assert!(world.scanned(Why::Disputed).is_empty());
+    assert_eq!(world.grade(21), Some(Grade::OnePeer));
+}
+
+/// What a peer vouched for that has left counts still.
+#[test]
+fn what_was_answered_stands() {
+    let chain = TestChain::new(1_100);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.settle();
+    world.leave(1);
+    assert_eq!(world.sync.answered_to(), Some(1_100));
+    assert_eq!(world.grade(11), Some(Grade::OnePeer));
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    assert_eq!(world.grade(11), Some(Grade::Peers(2)));
+    assert_eq!(world.findings(), Vec::<Finding>::new());
+    let graded = |action: &&Action| matches!(action, Action::Graded(1_001, _, Grade::Peers(2)));
+    assert_eq!(world.actions.iter().filter(graded).count(), 1);
+}

@@ -43,23 +43,35 @@ fn script(salt: u8, height: u32) -> ScriptBuf {
 pub(super) struct TestChain {
     pub(super) blocks: Vec<Block>,
     pub(super) filters: Vec<Vec<u8>>,
+    heights: BTreeMap<BlockHash, u32>,
 }
 
 impl TestChain {
     pub(super) fn new(length: u32) -> Self {
         let genesis = genesis_block(Network::Regtest);
         let filter = BlockFilter::from_prevout_scripts::<ScriptBuf>(&genesis, &[]).unwrap();
-        let mut chain = Self { blocks: vec![genesis], filters: vec![filter.content] };
+        let mut chain = Self::of(vec![genesis], vec![filter.content]);
         chain.grow(length, 1);
         chain
+    }
+
+    pub(super) fn of(blocks: Vec<Block>, filters: Vec<Vec<u8>>) -> Self {
+        let heights = blocks.iter().map(Block::block_hash).zip(0..).collect();
+        Self { blocks, filters, heights }
+    }
+
+    /// Leaves so many blocks.
+    pub(super) fn truncate(&mut self, blocks: u32) {
+        self.blocks.truncate(blocks as usize);
+        self.filters.truncate(blocks as usize);
+        self.heights.retain(|_, height| *height < blocks);
     }
 
     /// Another branch from `height` on, as long and `longer` more.
     pub(super) fn fork(&self, height: u32, longer: u32) -> Self {
         let mut chain = self.clone();
         let length = self.blocks.len() as u32 - height;
-        chain.blocks.truncate(height as usize);
-        chain.filters.truncate(height as usize);
+        chain.truncate(height);
         chain.grow(length + longer, 2);
         chain
     }
@@ -104,6 +116,7 @@ impl TestChain {
             }
             let block = mine(self.blocks.last().unwrap(), txdata);
             let filter = BlockFilter::from_prevout_scripts(&block, &prevouts).unwrap();
+            self.heights.insert(block.block_hash(), height);
             self.blocks.push(block);
             self.filters.push(filter.content);
         }
@@ -199,7 +212,7 @@ impl Node {
     }
 
     fn height(&self, hash: BlockHash) -> usize {
-        self.chain.blocks.iter().position(|block| block.block_hash() == hash).unwrap()
+        self.chain.heights[&hash] as usize
     }
 
     pub(super) fn answer(&self, id: PeerId, message: &Message) -> Vec<Event> {
