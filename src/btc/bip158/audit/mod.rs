@@ -202,8 +202,8 @@ pub fn audit(block: &BoundBlock<'_>, filter: &[u8], prevouts: Prevouts<'_>) -> V
     Audit::new(block, filter, prevouts).verdict()
 }
 
-/// The outputs that `block` spends and whose scripts are not known from the block and `prevouts`, in
-/// the order of the inputs. With the transactions that created them, the audit decides.
+/// The outputs that `block` spends and whose scripts are not known from the block and `prevouts`,
+/// in the order of the inputs. With the transactions that created them, the audit decides.
 ///
 /// # Cost
 /// A look-up for each input.
