@@ -91,6 +91,10 @@ fn sets_of_all_sizes_and_parameters() {
             let codes = encode(&distances, p);
             let what = alloc::format!("p {p}, m {m}, {count} values");
             assert!(check(&codes, p, distances.len(), &what));
+            // Fewer than the bytes hold, too.
+            for part in [distances.len() * 15 / 16, distances.len() * 9 / 10] {
+                assert!(check(&codes, p, part, &what));
+            }
             let (found, _) = bit_by_bit(&codes, p, distances.len());
             let sum = |sum: &mut u64, distance: &u64| {
                 *sum += distance;
