@@ -35,8 +35,13 @@ fn deltas(rng: &mut Rng, p: u8) -> Vec<u64> {
         2 => (0..count).map(|_| quotient(rng) * width + *rng.pick(&[0, width - 1])).collect(),
         _ => (0..count).map(|_| by_chance(rng)).collect(),
     };
-    for _ in 0..rng.below(4) {
-        let ones = *rng.pick(&[30, 56, 57, 58, 63, 64, 65, 200, 3_000]);
+    for _ in 0..rng.below(6) {
+        let ones = match rng.below(50) as u64 {
+            0 => 200,
+            1 => 3_000,
+            // Where a window of 64 bits no longer shows all of a code.
+            most => 18 + most,
+        };
         let at = rng.below(count);
         deltas[at] = ones * width + rng.u64() % width;
     }
