@@ -473,7 +473,12 @@ impl Claims {
         let keys: Vec<_> = self.differing.keys().copied().collect();
         let mut reopened = Vec::new();
         for (height, peer) in keys {
-            if self.num_vouchers(height) > 0 {
+            let place = place_of(height);
+            let stays = self.interval(interval_of(height)).is_some_and(|interval| {
+                let mut vouchers = interval.vouchers.iter();
+                vouchers.any(|voucher| voucher.peer == peer && voucher.heights > place)
+            });
+            if self.num_vouchers(height) > 0 || !stays {
                 continue;
             }
             let Some(hash) = self.differing.remove(&(height, peer)) else { continue };
@@ -504,6 +509,16 @@ impl Claims {
     ) -> Vec<RangeInclusive<u32>> {
         self.differing
             .retain(|&(height, claimant), &mut hash| claimant != peer || keep(height, hash));
+        for number in self.first_interval..self.first_interval + self.num_intervals() {
+            let interval = self.interval(number).expect("counted");
+            let claimed = (first_of(number)..).zip(&interval.heights);
+            let open = claimed.filter(|(_, at)| interval.open > 0 && at.answer == Answer::None);
+            let kept = open.map(|(height, at)| (height, at.hash)).filter(|&(height, hash)| {
+                keep(height, hash) && self.vouchers(height).any(|voucher| voucher == peer)
+            });
+            let kept: Vec<_> = kept.collect();
+            self.differing.extend(kept.into_iter().map(|(height, hash)| ((height, peer), hash)));
+        }
         self.withdraw(|interval| {
             let first_open = interval.heights.iter().position(|at| at.answer == Answer::None);
             let Some(first_open) = first_open.filter(|_| interval.open > 0) else { return };
@@ -512,6 +527,11 @@ impl Claims {
             }
             interval.vouchers.retain(|voucher| voucher.heights > 0);
         })
+    }
+
+    /// Drops what peers that have left claim about a height.
+    pub(super) fn drop_differing(&mut self, height: u32, has_left: impl Fn(PeerId) -> bool) {
+        self.differing.retain(|&(at, peer), _| at != height || !has_left(peer));
     }
 
     /// Forgets everything above this height.

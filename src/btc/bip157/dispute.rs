@@ -109,6 +109,8 @@ impl FilterSync {
     /// Nobody differs any more.
     fn dissolve(&mut self, height: u32, turn: &mut Turn<'_>) {
         let Some(mut inspection) = self.inspections.remove(&height) else { return };
+        let peers = &self.peers;
+        self.claims.drop_differing(height, |peer| !peers.contains_key(&peer));
         let Some(known) = self.claims.at(height).copied() else { return };
         if let Some(content) = inspection.contents.remove(&known.hash)
             && known.answer == Answer::None
