@@ -107,6 +107,15 @@ impl Interval {
     }
 }
 
+/// What follows from a peer's hashes.
+#[derive(Debug)]
+pub(super) struct Reported {
+    /// A claim among them that is known to be false.
+    pub(super) refuted: Option<(u32, FilterHash)>,
+    /// Heights that were answered by filters for which nobody vouches now, in runs.
+    pub(super) reopened: Vec<RangeInclusive<u32>>,
+}
+
 /// All claims.
 #[derive(Debug, Clone)]
 pub(super) struct Claims {
@@ -198,6 +207,12 @@ impl Claims {
         u32::try_from(self.vouchers(height).count()).unwrap_or(u32::MAX).saturating_add(earlier)
     }
 
+    /// Whether another than `peer` vouches for the hash of this height.
+    fn is_vouched_by_others(&self, height: u32, peer: PeerId) -> bool {
+        let earlier = self.interval(interval_of(height)).map_or(0, |known| known.earlier.heights);
+        place_of(height) < earlier || self.vouchers(height).any(|voucher| voucher != peer)
+    }
+
     /// The peers, connected or not, that claim the hash of this height.
     pub(super) fn vouchers(&self, height: u32) -> impl Iterator<Item = PeerId> {
         let place = place_of(height);
@@ -264,14 +279,9 @@ impl Claims {
     }
 
     /// Takes a peer's hashes of consecutive heights of one interval, which follow what it has
-    /// reported before. Returns a claim among them that is known to be false.
-    pub(super) fn report(
-        &mut self,
-        peer: PeerId,
-        start: u32,
-        hashes: &[FilterHash],
-    ) -> Option<(u32, FilterHash)> {
-        let mut refuted = None;
+    /// reported before.
+    pub(super) fn report(&mut self, peer: PeerId, start: u32, hashes: &[FilterHash]) -> Reported {
+        let (mut refuted, mut reopened) = (None, Vec::new());
         let number = interval_of(start);
         while self.interval(number).is_none() {
             self.intervals.push(Interval::default());
@@ -280,7 +290,8 @@ impl Claims {
             if self.refuted.contains(&(height, hash)) {
                 refuted.get_or_insert((height, hash));
             }
-            let is_vouched = self.num_vouchers(height) > 0;
+            // What the peer itself claimed before it takes back.
+            let is_vouched = self.is_vouched_by_others(height, peer);
             let wanted = height >= self.first;
             let interval = self.interval_mut(number).expect("made above");
             let Some(at) = interval.heights.get_mut(place_of(height)) else {
@@ -303,6 +314,7 @@ impl Claims {
                     if at.answer == Answer::Filter {
                         at.answer = Answer::None;
                         interval.open += 1;
+                        reopened.push(height);
                     }
                     interval.change();
                 }
@@ -317,7 +329,7 @@ impl Claims {
         let end = start as usize - first_of(number) as usize + hashes.len();
         self.vouch(peer, number, end);
         self.reach_back(start);
-        refuted
+        Reported { refuted, reopened: runs(reopened.into_iter()) }
     }
 
     /// Notes how a height was answered.
@@ -443,7 +455,7 @@ impl Claims {
     /// nobody vouches now. Peers of an earlier run may be among the liars if `earlier`.
     pub(super) fn convict(&mut self, liars: &[PeerId], earlier: bool) -> Vec<RangeInclusive<u32>> {
         self.differing.retain(|(_, peer), _| !liars.contains(peer));
-        self.withdraw(|interval| {
+        self.withdraw(|_, interval| {
             interval.vouchers.retain(|voucher| !liars.contains(&voucher.peer));
             if earlier {
                 interval.earlier = Earlier::default();
@@ -452,12 +464,12 @@ impl Claims {
     }
 
     /// Takes vouchers from intervals.
-    fn withdraw(&mut self, take: impl Fn(&mut Interval)) -> Vec<RangeInclusive<u32>> {
+    fn withdraw(&mut self, take: impl Fn(u32, &mut Interval)) -> Vec<RangeInclusive<u32>> {
         let mut reopened = Vec::new();
         for number in self.first_interval..self.first_interval + self.num_intervals() {
             let interval = self.interval_mut(number).expect("counted");
             let before = interval.vouched();
-            take(interval);
+            take(number, interval);
             if interval.vouched() < before {
                 self.reach_back(first_of(number));
                 reopened.extend(self.doubtful(number, before));
@@ -500,15 +512,19 @@ impl Claims {
     }
 
     /// A peer is gone. What it claimed goes too, but where `keep`, and where it was answered with:
-    /// up to the first height that is open. Returns the heights that were answered and for
-    /// which nobody vouches now.
+    /// up to the first height that is open, or where it differed. Returns the heights that were
+    /// answered and for which nobody vouches now.
     pub(super) fn depart(
         &mut self,
         peer: PeerId,
         keep: impl Fn(u32, FilterHash) -> bool,
     ) -> Vec<RangeInclusive<u32>> {
-        self.differing
-            .retain(|&(height, claimant), &mut hash| claimant != peer || keep(height, hash));
+        let mut dropped = Vec::new();
+        self.differing.retain(|&(height, claimant), &mut hash| {
+            let stays = claimant != peer || keep(height, hash);
+            dropped.extend((!stays).then_some(height));
+            stays
+        });
         for number in self.first_interval..self.first_interval + self.num_intervals() {
             let interval = self.interval(number).expect("counted");
             let claimed = (first_of(number)..).zip(&interval.heights);
@@ -519,11 +535,15 @@ impl Claims {
             let kept: Vec<_> = kept.collect();
             self.differing.extend(kept.into_iter().map(|(height, hash)| ((height, peer), hash)));
         }
-        self.withdraw(|interval| {
+        self.withdraw(|number, interval| {
             let first_open = interval.heights.iter().position(|at| at.answer == Answer::None);
-            let Some(first_open) = first_open.filter(|_| interval.open > 0) else { return };
+            let first_open = first_open.filter(|_| interval.open > 0);
+            // Without its claim there it would count for that of others.
+            let differed = dropped.iter().find(|&&height| interval_of(height) == number);
+            let end = first_open.into_iter().chain(differed.map(|&height| place_of(height))).min();
+            let Some(end) = end else { return };
             for voucher in interval.vouchers.iter_mut().filter(|voucher| voucher.peer == peer) {
-                voucher.heights = voucher.heights.min(first_open);
+                voucher.heights = voucher.heights.min(end);
             }
             interval.vouchers.retain(|voucher| voucher.heights > 0);
         })

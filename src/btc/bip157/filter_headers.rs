@@ -9,7 +9,7 @@ use std::vec::Vec;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::p2p::message_filter::{CFCheckpt, CFHeaders, GetCFCheckpt, GetCFHeaders};
 
-use super::claims::first_of;
+use super::claims::{Reported, first_of};
 use super::peers::{Asked, Peer};
 use super::sync::{FilterSync, Turn};
 use super::{
@@ -222,7 +222,8 @@ impl FilterSync {
 
     fn take_hashes(&mut self, id: PeerId, start: u32, hashes: &[FilterHash], turn: &mut Turn<'_>) {
         let interval = super::claims::interval_of(start);
-        let refuted = self.claims.report(id, start, hashes);
+        let Reported { refuted, reopened } = self.claims.report(id, start, hashes);
+        turn.reopen(reopened);
         if let Some(peer) = self.peers.get(&id).filter(|peer| peer.next > interval) {
             let ends = self.header_before(id, interval).zip(peer.checkpoint(interval));
             if let Some((before, end)) = ends {

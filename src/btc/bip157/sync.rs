@@ -44,7 +44,7 @@ impl Turn<'_> {
         self.actions.push(Action::Report(finding));
     }
 
-    fn reopen(&mut self, runs: Vec<RangeInclusive<u32>>) {
+    pub(super) fn reopen(&mut self, runs: Vec<RangeInclusive<u32>>) {
         let actions = runs.into_iter().map(|run| Action::Reopened(*run.start(), *run.end()));
         self.actions.extend(actions);
     }

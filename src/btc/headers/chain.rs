@@ -260,6 +260,12 @@ impl HeaderChain {
         self.active.height_of(hash)
     }
 
+    /// A header of a side branch.
+    #[cfg(feature = "std")]
+    pub(in crate::btc) fn side_header(&self, hash: &BlockHash) -> Option<&SideHeader> {
+        self.side.get(hash)
+    }
+
     /// How many headers of side branches are kept.
     pub fn side_headers(&self) -> usize {
         self.side.len()
@@ -354,3 +360,7 @@ pub struct HeadersError {
     /// The events of the headers before it, which are taken.
     pub events: Vec<ChainEvent>,
 }
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod tests;

@@ -9,11 +9,11 @@ use bitcoin::{BlockHash, Work};
 
 /// A header off the active chain.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SideHeader {
-    pub(super) header: Header,
-    pub(super) height: u32,
+pub(in crate::btc) struct SideHeader {
+    pub(in crate::btc) header: Header,
+    pub(in crate::btc) height: u32,
     /// The work of its chain up to it.
-    pub(super) work: Work,
+    pub(in crate::btc) work: Work,
 }
 
 /// Side headers, by hash. The parent of each is another one or in the active chain.
