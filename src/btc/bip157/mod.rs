@@ -46,6 +46,7 @@ mod dispute;
 mod filter_headers;
 mod filters;
 mod grade;
+mod interval;
 mod messages;
 mod peers;
 mod persist;
@@ -53,6 +54,7 @@ pub mod server;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod withdrawal;
 
 use std::boxed::Box;
 use std::vec::Vec;

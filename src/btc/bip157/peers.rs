@@ -6,7 +6,7 @@ use bitcoin::BlockHash;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use core::time::Duration;
 
-use super::claims::interval_of;
+use super::interval::interval_of;
 use super::{CHECKPOINT_INTERVAL, Reason};
 use crate::btc::headers::{BlockAt, HeaderChain};
 
