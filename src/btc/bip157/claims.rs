@@ -242,8 +242,14 @@ impl Claims {
         }
     }
 
-    /// Ends what is open about a height: its block was scanned, and refuted these hashes.
-    pub(super) fn settle(&mut self, height: u32, refuted: &[FilterHash], audited: bool) {
+    /// Ends what is open about a height: its block was scanned, refuted these hashes, and has a
+    /// filter with the hash `valid`, if that was found. Who claimed that may be gone.
+    pub(super) fn settle(
+        &mut self,
+        height: u32,
+        refuted: &[FilterHash],
+        valid: Option<FilterHash>,
+    ) {
         let mut left = self.hashes(height);
         left.retain(|hash| !refuted.contains(hash));
         let differing: Vec<_> = self.differing_at(height).map(|(peer, _)| (height, peer)).collect();
@@ -254,8 +260,14 @@ impl Claims {
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
         let Some(at) = interval.heights.get_mut(place_of(height)) else { return };
         at.ambiguous |= left.len() > 1;
-        at.audited |= audited;
-        if refuted.contains(&at.hash) {
+        if let Some(valid) = valid {
+            at.audited = true;
+            at.ambiguous = false;
+            if at.hash != valid {
+                at.hash = valid;
+                interval.change();
+            }
+        } else if refuted.contains(&at.hash) {
             at.hash = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
             at.ambiguous |= left.is_empty();
             interval.change();

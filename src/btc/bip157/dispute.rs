@@ -256,7 +256,7 @@ impl FilterSync {
             })
             .collect();
         let hashes: Vec<_> = convicted.iter().map(|(.., false_filter)| false_filter.hash).collect();
-        self.claims.settle(at.height, &hashes, judgement.valid.is_some());
+        self.claims.settle(at.height, &hashes, judgement.valid);
         if judgement.suspicious {
             self.claims.doubt(at.height);
         }
