@@ -9,8 +9,9 @@ use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash as _;
 use core::time::Duration;
 
-use super::claims::{Answer, Claims};
+use super::claims::Claims;
 use super::dispute::Inspection;
+use super::interval::Answer;
 use super::peers::Peer;
 use super::{Action, Config, Event, Finding, Grade, PeerId, Reason, VerifiedFilter};
 use crate::btc::bip158::BlockFilter;
@@ -112,6 +113,8 @@ impl FilterSync {
 
     /// The height up to which every block, from the first wanted on, is answered; `None` if the
     /// first is not.
+    ///
+    /// The block of a hit given back with [`Event::Matched`] may still be on its way.
     pub fn answered_to(&self) -> Option<u32> {
         if !self.genesis_answered {
             return None;
