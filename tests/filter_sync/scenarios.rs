@@ -243,7 +243,9 @@ pub(crate) fn random(map: &'static Map, seed: u64) -> Scenario<'static> {
         let header = stores.honest.filter_header(&block.hash).expect("a filter");
         config.trust(trusted, header).expect("a multiple of 1000");
     }
-    let end = Duration::from_secs(u64::try_from(script_ends).expect("small") + 200) + 60 * PATIENCE;
+    // Blocks come one in a second at least.
+    let rest = script_ends + 2 * stores.numbers.len();
+    let end = Duration::from_secs(u64::try_from(rest).expect("small")) + 60 * PATIENCE;
     Scenario { world: &map.world, seed, config, trusted, tips, plans, watches, end }
 }
 
