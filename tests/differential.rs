@@ -1,10 +1,16 @@
-//! The library against other implementations: a slow matcher written from the text, the
-//! messages and trees of `bitcoin`, the filter of `chain-gang`.
+//! The library against other implementations: slow ones written from the texts, the messages,
+//! trees and compact filters of `bitcoin`, the filter of `chain-gang`.
 
 #[path = "differential/bank.rs"]
 mod bank;
 #[path = "differential/batches.rs"]
 mod batches;
+#[path = "differential/bip158.rs"]
+mod bip158;
+#[path = "differential/bip158_match.rs"]
+mod bip158_match;
+#[path = "support/bitcoin_sets.rs"]
+mod bitcoin_sets;
 #[path = "support/corpus_files.rs"]
 #[expect(dead_code, reason = "blocks are taken by file, not by name")]
 mod corpus_files;
@@ -27,6 +33,10 @@ mod eth_proofs;
 mod eth_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "support/fuzzed_sets.rs"]
+mod fuzzed_sets;
+#[path = "support/gcs_reading.rs"]
+mod gcs_reading;
 #[path = "differential/log_queries.rs"]
 mod log_queries;
 #[path = "differential/matching.rs"]
@@ -35,6 +45,7 @@ mod matching;
 mod merkle;
 #[path = "support/mutation.rs"]
 mod mutation;
+mod naive_gcs;
 #[path = "support/oracle.rs"]
 #[expect(dead_code, reason = "no oracle cases here, only their blocks")]
 mod oracle;
@@ -46,6 +57,8 @@ mod peers;
 mod random_block;
 #[path = "support/random_filters.rs"]
 mod random_filters;
+#[path = "support/random_sets.rs"]
+mod random_sets;
 #[path = "differential/raw.rs"]
 mod raw;
 #[path = "support/rng.rs"]

@@ -4,6 +4,8 @@
 //! made, peers that serve true or false ones, and a wallet on top. With one honest peer the
 //! wallet finds exactly its transactions.
 
+#[path = "support/fuzzed_protocol.rs"]
+mod fuzzed_protocol;
 #[path = "filter_sync/lies.rs"]
 mod lies;
 #[path = "filter_sync/peers.rs"]
@@ -23,3 +25,17 @@ mod simulation;
 mod wallet;
 #[path = "filter_sync/world.rs"]
 mod world;
+
+/// What the fuzz target asserts, of steps by chance.
+#[test]
+fn any_steps_at_all() {
+    let mut rng = rng::Rng::new(0x157);
+    let (mut filters, mut blocks) = (0, 0);
+    for _ in 0..400 {
+        let length = 3 * rng.below(300) + 1;
+        let (some, others) = fuzzed_protocol::sync_keeps_its_word(&rng.bytes(length));
+        filters += some;
+        blocks += others;
+    }
+    assert!(filters > 1_000 && blocks > 200, "{filters} filters, {blocks} blocks");
+}

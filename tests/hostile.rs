@@ -4,6 +4,10 @@
 
 #[path = "hostile/allocation.rs"]
 mod allocation;
+#[path = "hostile/bip158.rs"]
+mod bip158;
+#[path = "hostile/btc_header_chain.rs"]
+mod btc_header_chain;
 #[path = "hostile/eth_certificates.rs"]
 mod eth_certificates;
 #[path = "support/eth_fixtures.rs"]
@@ -11,8 +15,16 @@ mod eth_certificates;
 mod eth_fixtures;
 #[path = "hostile/eth_headers.rs"]
 mod eth_headers;
+#[path = "hostile/filter_container.rs"]
+mod filter_container;
+#[path = "hostile/filter_scan.rs"]
+mod filter_scan;
 #[path = "support/fixtures.rs"]
 mod fixtures;
+#[path = "support/gcs_reading.rs"]
+mod gcs_reading;
+#[path = "hostile/gcs_streams.rs"]
+mod gcs_streams;
 #[path = "hostile/log_queries.rs"]
 mod log_queries;
 #[path = "hostile/merkle.rs"]
@@ -21,15 +33,20 @@ mod merkle;
 mod mutation;
 #[path = "hostile/mutations.rs"]
 mod mutations;
+#[expect(dead_code, reason = "blocks are not built here")]
+mod naive_gcs;
 #[path = "support/oracle.rs"]
 #[expect(dead_code, reason = "cases serve as payloads to damage, without their answers")]
 mod oracle;
 #[path = "hostile/payloads.rs"]
 mod payloads;
+#[path = "support/random_sets.rs"]
+mod random_sets;
 #[path = "hostile/raw.rs"]
 mod raw;
+#[path = "support/regtest_headers.rs"]
+mod regtest_headers;
 #[path = "support/rng.rs"]
-#[expect(dead_code, reason = "not every kind of number is needed")]
 mod rng;
 #[path = "hostile/scripts.rs"]
 mod scripts;

@@ -4,6 +4,14 @@
 mod eth_bloom_laws;
 #[path = "properties/filter_laws.rs"]
 mod filter_laws;
+#[path = "properties/filter_scan.rs"]
+mod filter_scan;
+#[path = "properties/gcs_laws.rs"]
+mod gcs_laws;
+#[path = "properties/gcs_statistics.rs"]
+mod gcs_statistics;
+#[path = "properties/header_chain.rs"]
+mod header_chain;
 #[path = "properties/matching_laws.rs"]
 mod matching_laws;
 #[path = "support/oracle.rs"]
@@ -14,6 +22,8 @@ mod random_block;
 #[path = "support/random_filters.rs"]
 #[expect(dead_code, reason = "filters come from strategies here, only elements of blocks are used")]
 mod random_filters;
+#[path = "support/regtest_headers.rs"]
+mod regtest_headers;
 #[path = "support/rng.rs"]
 mod rng;
 #[expect(dead_code, reason = "only elements and payloads are used")]

@@ -5,22 +5,36 @@ use std::path::Path;
 use bitcoin::consensus::deserialize;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, BlockHash, ScriptBuf};
-use chainsieve::btc::bip158::{Acceptance, BlockFilter, GcsFilter, GcsParams, filter_key, gcs};
+use chainsieve::btc::bip158::{
+    Acceptance, BlockFilter, GcsFilter, GcsParams, PreparedScripts, filter_key, gcs,
+};
 
-/// A name for it, and the filter in both forms.
-#[derive(Debug)]
-pub(crate) struct Subject {
+/// Filters of one kind: so many that the CPU cannot learn their branches by heart, as a client
+/// reads each filter once.
+pub(crate) struct Family {
     pub(crate) name: String,
-    pub(crate) ours: BlockFilter,
-    pub(crate) peer: bitcoin::bip158::BlockFilter,
+    pub(crate) filters: Vec<Filter>,
 }
 
-impl Subject {
-    fn new(what: &str, filter: BlockFilter) -> Self {
-        let peer = bitcoin::bip158::BlockFilter::new(&filter.content);
-        let mut subject = Self { name: String::new(), ours: filter, peer };
-        subject.name = format!("{what} of {} elements", subject.gcs().num_elements());
-        subject
+/// A filter in both forms.
+pub(crate) struct Filter {
+    ours: BlockFilter,
+    peer: bitcoin::bip158::BlockFilter,
+}
+
+/// A filter, and scripts that it does not contain, packed and as bytes.
+pub(crate) struct Question<'f> {
+    pub(crate) filter: &'f Filter,
+    pub(crate) scripts: Vec<Vec<u8>>,
+    pub(crate) prepared: PreparedScripts,
+}
+
+const FILTERS: u64 = 64;
+
+impl Filter {
+    fn new(ours: BlockFilter) -> Self {
+        let peer = bitcoin::bip158::BlockFilter::new(&ours.content);
+        Self { ours, peer }
     }
 
     pub(crate) fn gcs(&self) -> GcsFilter<'_> {
@@ -32,60 +46,87 @@ impl Subject {
         let scripts = scripts.iter().map(Vec::as_slice);
         self.peer.match_any(&self.ours.block_hash, scripts).expect("a filter")
     }
+}
 
-    /// `sets` sets of `count` scripts each, none of which the filter may contain.
-    pub(crate) fn absent(
-        &self,
-        sets: usize,
-        count: usize,
-        random: &mut Random,
-    ) -> Vec<Vec<Vec<u8>>> {
-        let absent = |_| loop {
-            let scripts = random.scripts(count);
-            if !self.peer_matches(&scripts) {
-                return scripts;
+impl Family {
+    fn new(what: &str, filters: Vec<Filter>) -> Self {
+        let name = format!("{what}, {} elements", filters[0].gcs().num_elements());
+        Self { name, filters }
+    }
+
+    pub(crate) fn filters(&self) -> impl Iterator<Item = &Filter> {
+        self.filters.iter()
+    }
+
+    /// The first filter alone.
+    pub(crate) fn into_first(mut self) -> Self {
+        self.filters.truncate(1);
+        Self { name: format!("{}, again and again", self.name), ..self }
+    }
+
+    /// Sets of `scripts`, each for one filter after the other, none of which it may contain: no
+    /// false positive ends a walk early.
+    pub(crate) fn absent<'f>(
+        &'f self,
+        questions: usize,
+        mut scripts: impl FnMut() -> Vec<Vec<u8>>,
+    ) -> Vec<Question<'f>> {
+        let question = |filter: &'f Filter| loop {
+            let scripts = scripts();
+            if !filter.peer_matches(&scripts) {
+                let prepared = scripts.iter().collect();
+                return Question { filter, scripts, prepared };
             }
         };
-        (0..sets).map(absent).collect()
+        self.filters.iter().cycle().take(questions).map(question).collect()
     }
 }
 
-/// A filter of 5,000 scripts.
-pub(crate) fn synthetic() -> Subject {
-    let scripts = Random(5_000).scripts(5_000);
-    let block_hash = BlockHash::from_byte_array([0x5a; 32]);
-    let elements = scripts.iter().map(Vec::as_slice);
-    let content = gcs::encode(GcsParams::BASIC, filter_key(&block_hash), elements).expect("few");
-    Subject::new("a synthetic filter", BlockFilter { block_hash, content })
+/// Filters of 5,000 scripts.
+pub(crate) fn synthetic() -> Family {
+    let filter = |seed| {
+        let mut random = Random(seed << 32);
+        let block_hash = BlockHash::from_byte_array(random.bytes());
+        let scripts = random.scripts(5_000);
+        let elements = scripts.iter().map(Vec::as_slice);
+        let content = gcs::encode(GcsParams::BASIC, filter_key(&block_hash), elements);
+        Filter::new(BlockFilter { block_hash, content: content.expect("few") })
+    };
+    Family::new("synthetic", (0..FILTERS).map(filter).collect())
 }
 
-/// The filter of block 413,567 of the corpus that `CHAINSIEVE_CORPUS` names, without it of a small
-/// block of the fixtures. The scripts that the block spends are made up, one for each input.
-pub(crate) fn block() -> Subject {
-    let (height, raw) = match std::env::var_os("CHAINSIEVE_CORPUS") {
-        Some(corpus) => {
-            let file = Path::new(&corpus).join("bitcoin/mainnet/blocks/block_413567.raw");
-            let raw = std::fs::read(&file);
-            (413_567, raw.unwrap_or_else(|error| panic!("{}: {error}", file.display())))
-        }
-        None => {
-            println!("# CHAINSIEVE_CORPUS is not set: a small block of the fixtures instead");
-            let fixture = include_str!("../../fixtures/bitcoin/blocks/mainnet_757753.json");
-            let fixture: serde_json::Value = serde_json::from_str(fixture).expect("a fixture");
-            (757_753, hex::decode(fixture["block"].as_str().expect("a block")).expect("hex"))
-        }
-    };
+/// The filter of [`raw_block`]. The scripts that it spends are made up, one for each input, and
+/// others in each filter.
+pub(crate) fn block() -> Family {
+    let (height, raw) = raw_block();
     let block: Block = deserialize(&raw).expect("a block");
+    let spent = |seed| spent_scripts(&block, seed << 32 | u64::from(height));
+    let filter = |seed| BlockFilter::from_prevout_scripts(&block, &spent(seed));
+    let filters = (0..FILTERS).map(|seed| Filter::new(filter(seed).expect("one for each input")));
+    Family::new(&format!("block {height}"), filters.collect())
+}
+
+/// Block 413,567 of the corpus that `CHAINSIEVE_CORPUS` names, without it a small block of the
+/// fixtures, with its height.
+pub(crate) fn raw_block() -> (u32, Vec<u8>) {
+    if let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") {
+        let file = Path::new(&corpus).join("bitcoin/mainnet/blocks/block_413567.raw");
+        let raw = std::fs::read(&file);
+        return (413_567, raw.unwrap_or_else(|error| panic!("{}: {error}", file.display())));
+    }
+    println!("# CHAINSIEVE_CORPUS is not set: a small block of the fixtures instead");
+    let fixture = include_str!("../../fixtures/bitcoin/blocks/mainnet_757753.json");
+    let fixture: serde_json::Value = serde_json::from_str(fixture).expect("a fixture");
+    (757_753, hex::decode(fixture["block"].as_str().expect("a block")).expect("hex"))
+}
+
+/// A script for each input of a block, made up.
+pub(crate) fn spent_scripts(block: &Block, seed: u64) -> Vec<ScriptBuf> {
     let inputs = block.txdata.iter().skip(1).map(|tx| tx.input.len()).sum();
-    let spent: Vec<ScriptBuf> =
-        Random(height).scripts(inputs).into_iter().map(ScriptBuf::from_bytes).collect();
-    println!("# block {height}: the scripts of its {inputs} spent outputs are made up");
-    let filter = BlockFilter::from_prevout_scripts(&block, &spent).expect("one for each input");
-    Subject::new(&format!("the filter of block {height},"), filter)
+    Random(seed).scripts(inputs).into_iter().map(ScriptBuf::from_bytes).collect()
 }
 
 /// Numbers without a pattern, the same in every run.
-#[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -97,7 +138,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);

@@ -5,17 +5,29 @@
 #[path = "../timer/mod.rs"]
 mod timer;
 
+mod build;
+mod decode;
 mod decoded;
 mod filters;
 mod matching;
+mod rescan;
 
 fn main() {
     let mut report = timer::Report::from_args();
     if report.wants("match") {
         matching::run(&mut report);
     }
+    if report.wants("build") {
+        build::run(&mut report);
+    }
+    if report.wants("decode") {
+        decode::run(&mut report);
+    }
     if report.wants("decoded") {
         decoded::run(&mut report);
+    }
+    if report.wants("rescan") {
+        rescan::run(&mut report);
     }
     report.finish();
 }

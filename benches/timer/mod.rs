@@ -75,8 +75,8 @@ impl Report {
         }));
     }
 
-    /// Times one and prints `figure: name = …`.
-    pub(crate) fn figure<T>(&mut self, name: &str, per: usize, mut ours: impl FnMut() -> T) {
+    /// Times one and prints `figure: name = …`. Returns the best in nanoseconds.
+    pub(crate) fn figure<T>(&mut self, name: &str, per: usize, mut ours: impl FnMut() -> T) -> f64 {
         let mut times = Vec::new();
         let started = Instant::now();
         while self.goes_on(started, times.len()) {
@@ -85,6 +85,7 @@ impl Report {
         let timing = Timing::of(times, per);
         println!("figure: {name} = {} (median {})", show(timing.best), show(timing.median));
         self.rows.push(serde_json::json!({ "figure": name, "best_ns": timing.best }));
+        timing.best
     }
 
     /// Writes the record that `--json` asked for.
@@ -97,7 +98,11 @@ impl Report {
 
     fn goes_on(&self, started: Instant, runs: usize) -> bool {
         let (time, least, most) = if self.quick { (60, 3, 200) } else { (400, 15, 2_000) };
-        runs < least || (runs < most && started.elapsed() < Duration::from_millis(time))
+        let elapsed = started.elapsed();
+        let is_long = elapsed > Duration::from_secs(5);
+        runs < 3
+            || (!is_long && runs < least)
+            || (runs < most && elapsed < Duration::from_millis(time))
     }
 }
 

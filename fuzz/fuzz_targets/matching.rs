@@ -47,7 +47,8 @@ fn transactions(input: &mut Input<'_>) -> Vec<Transaction> {
         let inputs = (0..input.byte() % 4).map(|_| {
             let (which, vout) = (input.byte(), u32::from(input.byte() % 3));
             let earlier = transactions.get(usize::from(which));
-            let txid = earlier.map_or(Txid::from_byte_array([which; 32]), Transaction::compute_txid);
+            let txid =
+                earlier.map_or(Txid::from_byte_array([which; 32]), Transaction::compute_txid);
             TxIn {
                 previous_output: OutPoint { txid, vout },
                 script_sig: input.script(),
@@ -106,7 +107,9 @@ fn reason(reason: &MatchReason) -> Reason {
             Reason::Output { output: at(vout), push: at(push), inserted }
         }
         MatchReason::Spent { vin } => Reason::Outpoint { input: at(vin) },
-        MatchReason::InputData { vin, push } => Reason::ScriptSig { input: at(vin), push: at(push) },
+        MatchReason::InputData { vin, push } => {
+            Reason::ScriptSig { input: at(vin), push: at(push) }
+        }
         _ => panic!("an unknown reason: {reason:?}"),
     }
 }

@@ -5,6 +5,15 @@ use alloc::vec::Vec;
 /// The bits that every window shows: one starts at any of the eight bits of a byte.
 pub(crate) const WINDOW_BITS: u32 = 57;
 
+/// The bits of `bytes` from `position` on, [`WINDOW_BITS`] of them at least, from the top, then
+/// zeros; `None` in the last 8 bytes.
+#[inline(always)]
+pub(crate) fn window_at(bytes: &[u8], position: u64) -> Option<u64> {
+    let byte = usize::try_from(position / 8).ok()?;
+    let word = bytes.get(byte..byte.checked_add(8)?)?.first_chunk()?;
+    Some(u64::from_be_bytes(*word) << (position % 8))
+}
+
 /// Reads bits from the front of bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct BitReader<'a> {
@@ -33,12 +42,10 @@ impl<'a> BitReader<'a> {
         self.bytes.len() as u64 * 8 - self.position
     }
 
-    /// The next [`WINDOW_BITS`] at least, from the top, then zeros; `None` in the last 8 bytes.
+    /// [`window_at`] the position.
     #[inline(always)]
     pub(crate) fn window(&self) -> Option<u64> {
-        let byte = usize::try_from(self.position / 8).ok()?;
-        let word = self.bytes.get(byte..byte.checked_add(8)?)?.first_chunk()?;
-        Some(u64::from_be_bytes(*word) << (self.position % 8))
+        window_at(self.bytes, self.position)
     }
 
     /// As [`window`](Self::window), with zeros behind the end.

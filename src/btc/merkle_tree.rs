@@ -181,10 +181,9 @@ impl MerklePath {
             if is_right && *sibling == hash {
                 return Err(PathError::Sibling { level });
             }
-            hash = parent(&match is_right {
-                false => preimage(&hash, sibling),
-                true => preimage(sibling, &hash),
-            });
+            let children =
+                if is_right { preimage(sibling, &hash) } else { preimage(&hash, sibling) };
+            hash = parent(&children);
         }
         Ok(TxMerkleNode::from_byte_array(hash))
     }

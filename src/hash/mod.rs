@@ -12,6 +12,6 @@ pub mod siphash;
 pub use keccak::{keccak256, keccak256_each};
 pub use murmur3::murmur3_32;
 #[cfg(feature = "btc")]
-pub(crate) use siphash::siphash_each;
+pub(crate) use siphash::{Packed, siphash_each};
 #[cfg(feature = "btc")]
 pub use siphash::{SipKey, siphash_2_4};

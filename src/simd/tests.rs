@@ -223,6 +223,132 @@ operation_64!(rotate_left_64_36, |a, b, c| a.rotate_left(36), |lanes| {
 operation_64!(rotate_left_64_63, |a, b, c| a.rotate_left(63), |lanes| {
     lanes.rotate_left_64::<63>(a)
 });
+operation_64!(add_64, |a, b, c| a.wrapping_add(b), |lanes| lanes.add_64(a, b));
+operation_64!(shr_each_64, |a, b, c| a >> (b & 63), |lanes| {
+    lanes.shr_each_64(a, lanes.and_64(b, lanes.splat_64(63)))
+});
+operation_64!(mul_low_halves_64, |a, b, c| (a & 0xffff_ffff) * (b & 0xffff_ffff), |lanes| {
+    lanes.mul_low_halves_64(a, b)
+});
+operation_64!(
+    mul_high_64,
+    |a, b, c| u64::try_from(u128::from(a) * u128::from(b) >> 64).unwrap(),
+    |lanes| lanes.mul_high_64(a, b)
+);
+operation_64!(test_bit_64, |a, b, c| a >> (b & 63) & 1, |lanes| {
+    let mask = lanes.test_bit_64(a, lanes.and_64(b, lanes.splat_64(63)));
+    lanes.load_64(&core::array::from_fn(|lane| u64::from(mask >> lane & 1)))
+});
+operation_64!(sub_64, |a, b, c| a.wrapping_sub(b), |lanes| lanes.sub_64(a, b));
+operation_64!(or_64, |a, b, c| a | b, |lanes| lanes.or_64(a, b));
+operation_64!(shl_each_64, |a, b, c| a.unbounded_shl(u32::try_from(b & 127).unwrap()), |lanes| {
+    lanes.shl_each_64(a, lanes.and_64(b, lanes.splat_64(127)))
+});
+operation_64!(leading_zeros_64, |a, b, c| (a >> (b & 63)).leading_zeros().into(), |lanes| {
+    let count = lanes.and_64(b, lanes.splat_64(63));
+    lanes.leading_zeros_64(lanes.shr_each_64(a, count))
+});
+operation_64!(leading_zeros_64_of_zero, |a, b, c| 64, |lanes| {
+    lanes.leading_zeros_64(lanes.splat_64(0))
+});
+
+/// Big-endian words gathered from bytes, at offsets anywhere.
+struct BigEndian<'a>(&'a [u64; 8], &'a [u8]);
+
+impl Kernel for BigEndian<'_> {
+    type Output = Vec<u64>;
+
+    fn scalar(self) -> Vec<u64> {
+        let word = |offset: &u64| {
+            let last = self.1.len() - 8;
+            let offset = usize::try_from(*offset).unwrap().min(last);
+            u64::from_be_bytes(self.1[offset..offset + 8].try_into().unwrap())
+        };
+        self.0.iter().map(word).collect()
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) -> Vec<u64> {
+        let mut words = [0; 8];
+        lanes.store_64(lanes.gather_big_endian_64(self.1, lanes.load_64(self.0)), &mut words);
+        words[..L::LANES].to_vec()
+    }
+}
+
+#[test]
+fn big_endian_words() {
+    let bytes: Vec<u8> = (0..100).map(|i: u8| i.wrapping_mul(151)).collect();
+    for length in 8..bytes.len() {
+        let last = length as u64 - 8;
+        for first in [0, 1, last.saturating_sub(9), last, last + 1, u64::MAX - 7, 1 << 63] {
+            let offsets = core::array::from_fn(|i| first.wrapping_add(i as u64));
+            let expected = BigEndian(&offsets, &bytes[..length]).scalar();
+            for backend in Backend::available() {
+                let words = backend.run(BigEndian(&offsets, &bytes[..length]));
+                assert_eq!(words, expected[..words.len()], "{backend:?}, {first} of {length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn fewer_than_eight_bytes_are_not_gathered_from() {
+    for backend in Backend::available() {
+        let gather = || backend.run(BigEndian(&[0; 8], &[0; 7]));
+        assert!(std::panic::catch_unwind(gather).is_err(), "{backend:?}");
+    }
+}
+
+/// Words gathered from, at indices anywhere, and those of a slice moved to another.
+struct Slices<'a>(&'a [u64; 8], &'a [u64]);
+
+impl Kernel for Slices<'_> {
+    type Output = (Vec<u64>, Vec<u64>);
+
+    fn scalar(self) -> Self::Output {
+        let word = |index: &u64| self.1[usize::try_from(*index).unwrap() % self.1.len()];
+        (self.0.iter().map(word).collect(), self.0.to_vec())
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) -> Self::Output {
+        let (mut gathered, mut moved) = ([0; 8], [0; 8]);
+        lanes.store_64(lanes.gather_64(self.1, lanes.load_64(self.0)), &mut gathered);
+        let mut part = 0;
+        while part < 8 {
+            lanes.store_slice_64(lanes.load_slice_64(&self.0[part..]), &mut moved[part..]);
+            part += L::LANES;
+        }
+        (gathered[..L::LANES].to_vec(), moved.to_vec())
+    }
+}
+
+#[test]
+fn slices_of_words() {
+    let words: Vec<u64> = (0..256).map(|i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    for (a, b) in samples() {
+        let indices = core::array::from_fn(|i| u64::from(a[i]) << 32 | u64::from(b[i + 8]));
+        for count in [1, 2, 64, 256] {
+            let expected = Slices(&indices, &words[..count]).scalar();
+            for backend in Backend::available() {
+                let (gathered, moved) = backend.run(Slices(&indices, &words[..count]));
+                assert!(matches!(gathered.len(), 4 | 8), "{backend:?}");
+                assert_eq!(gathered, expected.0[..gathered.len()], "{backend:?}");
+                assert_eq!(moved, expected.1, "{backend:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn words_that_are_no_power_of_two_are_not_gathered_from() {
+    for backend in Backend::available().filter(|&backend| backend != Backend::SCALAR) {
+        for count in [0, 3] {
+            let gather = || backend.run(Slices(&[0; 8], &[1, 2, 3][..count]));
+            assert!(std::panic::catch_unwind(gather).is_err(), "{backend:?}");
+        }
+    }
+}
 
 /// The words of the first rows.
 struct Transpose64<'a>(&'a [[u8; 64]; 8]);

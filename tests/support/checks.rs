@@ -32,13 +32,7 @@ pub(crate) fn check_all(
     text: &str,
     block: &dyn Fn(&str) -> Rc<TestBlock>,
 ) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for case in crate::oracle::cases(text) {
-        if check(&case, block) {
-            *counts.entry(case.str("kind").to_owned()).or_insert(0) += 1;
-        }
-    }
-    counts
+    crate::oracle::count_kinds(text, |case| check(case, block))
 }
 
 fn sizing(case: &Case) {

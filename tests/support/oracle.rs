@@ -1,5 +1,6 @@
 //! One case a line of what Bitcoin Core answers, as `core_oracle` files hold them.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use chainsieve::bitcoin::hashes::{Hash as _, sha256};
@@ -30,6 +31,18 @@ pub(crate) fn cases(text: &str) -> impl Iterator<Item = Case> {
         let json = serde_json::from_str(line).unwrap_or_else(|e| panic!("line {}: {e}", at + 1));
         Case { line: at + 1, json }
     })
+}
+
+/// Runs `check` on all cases of `text`, and returns how many of each kind it took.
+pub(crate) fn count_kinds(
+    text: &str,
+    mut check: impl FnMut(&Case) -> bool,
+) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for case in cases(text).filter(|case| check(case)) {
+        *counts.entry(case.str("kind").to_owned()).or_insert(0) += 1;
+    }
+    counts
 }
 
 pub(crate) fn from_hex(text: &str) -> Vec<u8> {

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use args::compact::HeadersCommand;
 use args::eth::EthCommand;
 use args::{BtcCommand, Cli, Command, FilterCommand, ProveCommand};
 use output::Report;
@@ -46,9 +47,8 @@ fn main() -> ExitCode {
             output::print_error(&error);
             ExitCode::from(match &cli.command {
                 _ if error.is::<args::UsageError>() => USAGE,
-                Command::Eth(EthCommand::Audit(_) | EthCommand::VerifyCertificate(_)) => {
-                    AUDIT_BAD_INPUT
-                }
+                Command::Eth(EthCommand::Audit(_) | EthCommand::VerifyCertificate(_))
+                | Command::Btc(BtcCommand::Filter(FilterCommand::Audit(_))) => AUDIT_BAD_INPUT,
                 _ => BAD_INPUT,
             })
         }
@@ -60,6 +60,21 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Filter(FilterCommand::New(args))) => btc::filter_new::run(args),
         Command::Btc(BtcCommand::Filter(FilterCommand::Inspect(args))) => {
             btc::filter_inspect::run(args)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::Build(args))) => {
+            btc::compact::build::run(args, cli.json)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::Scan(args))) => {
+            btc::compact::scan::run(args, cli.json)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::Audit(args))) => {
+            btc::compact::audit::run(args)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::VerifyProof(args))) => {
+            btc::compact::audit::verify_proof(args)
+        }
+        Command::Btc(BtcCommand::Filter(FilterCommand::Headers(HeadersCommand::Verify(args)))) => {
+            btc::compact::headers::run(args)
         }
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),

@@ -24,6 +24,24 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["2 of 47 transactions matched", "    outpoint spent by input 2", "merkleblock 280 bytes"],
     ),
     (
+        "scan_filters",
+        &[
+            "block 9: scripts [0]",
+            "block 170: scripts [0]",
+            "block 170: scripts [1]",
+            "block 248: scripts [7]",
+            "256 records intact, block 256 is next",
+            "247 filters asked, 0 of them unverified; 8 candidates, 0.0008 scripts expected by chance",
+        ],
+    ),
+    (
+        "scan_for_bdk",
+        &[
+            "255 filters asked, blocks fetched: [9, 170, 181, 182, 183, 248]",
+            "6 transactions, 18 BTC",
+        ],
+    ),
+    (
         "scan_headers",
         &[
             "7 headers, authentic up to block 22431086",
@@ -43,6 +61,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "4d38ceb47f18dc408f65a88c68de5d8ab803501bff1586e60b741eadf59147e2: 0 received, 1 spent",
             "3 transactions proven to be in block 000000000000011f9791dcfdfe0e402b79a165a3b781bafcc918b6f2166d577c; height 150013, 8 confirmations; not proven: that no others were left out, and that the block has 47 as claimed",
+        ],
+    ),
+    (
+        "watch_for_ldk",
+        &[
+            "block 170: f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16 spends 1",
+            "block 248: 828ef3b079f9c23829c56fe86e85b4a69d9e06e5b54ea597eef5fb3ffef509fe spends 1",
         ],
     ),
     ("watch_header", &["block 17686111: 678 of 10000 watches perhaps", "customer 7: 1 transfers"]),

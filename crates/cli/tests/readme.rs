@@ -14,7 +14,7 @@ fn commands_print_what_the_readme_shows() {
     let directory = env::temp_dir().join(format!("chainsieve-readme-{}", std::process::id()));
     fs::create_dir_all(&directory).expect("a directory");
     // The commands are given at the root of the project.
-    copy(&root().join("fixtures/ethereum"), &directory.join("fixtures/ethereum"));
+    copy(&root().join("fixtures"), &directory.join("fixtures"));
     let mut ran = 0;
     for (command, expected) in sessions(&readme) {
         if let Some(arguments) = arguments(&command) {

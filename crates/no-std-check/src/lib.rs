@@ -8,8 +8,12 @@ extern crate alloc;
 use alloc::vec::Vec;
 
 use chainsieve::alloy_primitives::{B256, Log};
-use chainsieve::bitcoin::{Network, Transaction};
+use chainsieve::bitcoin::block::Header;
+use chainsieve::bitcoin::{Block, Network, Transaction};
 use chainsieve::btc::bip37::{BloomFilter, MerkleBlock, Policy, Proof, UpdateMode};
+use chainsieve::btc::bip158::audit::{Prevouts, Verdict, audit};
+use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts};
+use chainsieve::btc::headers::{HeaderChain as BlockHeaders, HeadersError};
 use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
@@ -34,6 +38,27 @@ pub fn proven(merkle_block: &[u8], network: Network) -> Option<usize> {
     let block = MerkleBlock::decode(merkle_block).ok()?;
     let proof = Proof::verify(&block, Policy::Strict(network), []).ok()?;
     Some(proof.inclusions.len())
+}
+
+/// Whether a block may concern scripts, also if its filter cannot be read.
+pub fn may_concern(filter: &BlockFilter, scripts: &PreparedScripts) -> bool {
+    let mut matcher = Matcher::new(Backend::best());
+    let answer = filter.gcs(Acceptance::Strict);
+    answer.and_then(|gcs| matcher.match_any(&gcs, scripts)).unwrap_or(true)
+}
+
+/// Whether a filter is proven not to be that of a block.
+pub fn is_false(filter: &BlockFilter, block: &Block, network: Network) -> bool {
+    BoundBlock::bind(block, filter.block_hash, network).is_ok_and(|block| {
+        matches!(audit(&block, &filter.content, Prevouts::None), Verdict::Invalid(_))
+    })
+}
+
+/// The height that headers from the genesis block lead to.
+pub fn height(headers: &[Header], network: Network, now: u32) -> Result<u32, HeadersError> {
+    let mut chain = BlockHeaders::new(network);
+    chain.accept(headers, now)?;
+    Ok(chain.tip().height)
 }
 
 /// The blocks of a stretch of headers that may hold logs of a query, if `anchor` is their end.

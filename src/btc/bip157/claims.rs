@@ -10,102 +10,11 @@ use std::vec::Vec;
 
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::hashes::Hash as _;
-use core::time::Duration;
 
+use super::interval::{
+    Answer, Height, Interval, SPAN, Voucher, first_of, interval_of, place_of, runs,
+};
 use super::{CHECKPOINT_INTERVAL, PeerId};
-use crate::btc::bip158::filter_header;
-
-/// Heights of an interval: those above one checkpoint, up to the next. Interval 1 begins at
-/// height 1; the filter of the genesis block is known.
-const SPAN: usize = CHECKPOINT_INTERVAL as usize;
-
-/// How the caller was answered about a height.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// Not yet.
-    None,
-    /// By a filter.
-    Filter,
-    /// By the block: nothing is more certain.
-    Block,
-    /// Not asked for.
-    Unwanted,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Height {
-    /// The hash that those who vouch for the interval claim, but for those who differ here.
-    /// All zeros after everyone's claim was refuted.
-    pub(super) hash: FilterHash,
-    pub(super) answer: Answer,
-    /// Peers claim others, which the block did not refute.
-    pub(super) ambiguous: bool,
-    /// The filter equals that built from the block.
-    pub(super) audited: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Voucher {
-    pub(super) peer: PeerId,
-    /// It vouches for so many heights from the first on.
-    pub(super) heights: usize,
-}
-
-/// Peers of an earlier run, of whom no more is known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Earlier {
-    pub(super) peers: u32,
-    pub(super) heights: usize,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Interval {
-    pub(super) heights: Vec<Height>,
-    pub(super) vouchers: Vec<Voucher>,
-    pub(super) earlier: Earlier,
-    /// The headers before and at the end of one who vouches for all heights.
-    ends: Option<[FilterHeader; 2]>,
-    /// A header that is trusted commits to the hashes.
-    committed: bool,
-    /// Heights without an answer.
-    pub(super) open: usize,
-    /// Since when these could be asked for, if all claims were in.
-    pub(super) waits_since: Option<Duration>,
-}
-
-impl Interval {
-    /// How many heights someone vouches for, from the first on.
-    pub(super) fn vouched(&self) -> usize {
-        let heights = self.vouchers.iter().map(|voucher| voucher.heights);
-        heights.max().unwrap_or(0).max(self.earlier.heights)
-    }
-
-    fn is_finished(&self) -> bool {
-        self.open == 0 && self.heights.len() == SPAN && self.vouched() == SPAN
-    }
-
-    /// A hash is another now.
-    fn change(&mut self) {
-        self.ends = None;
-        self.committed = false;
-    }
-
-    /// Whether the hashes of a complete interval lead from one header to the other.
-    fn leads(&mut self, ends: [FilterHeader; 2]) -> bool {
-        if self.heights.len() < SPAN {
-            return false;
-        }
-        if self.ends == Some(ends) {
-            return true;
-        }
-        let fold = |header, height: &Height| filter_header(&height.hash, &header);
-        let leads = self.heights.iter().fold(ends[0], fold) == ends[1];
-        if leads {
-            self.ends = Some(ends);
-        }
-        leads
-    }
-}
 
 /// What follows from a peer's hashes.
 #[derive(Debug)]
@@ -129,21 +38,7 @@ pub(super) struct Claims {
     /// Hashes that blocks have refuted.
     pub(super) refuted: BTreeSet<(u32, FilterHash)>,
     /// No interval before this one is unfinished.
-    frontier: u32,
-}
-
-/// The number of the interval of a height, which is not 0.
-pub(super) fn interval_of(height: u32) -> u32 {
-    height.div_ceil(CHECKPOINT_INTERVAL)
-}
-
-/// The first height of an interval.
-pub(super) fn first_of(interval: u32) -> u32 {
-    (interval - 1) * CHECKPOINT_INTERVAL + 1
-}
-
-fn place_of(height: u32) -> usize {
-    (height - first_of(interval_of(height))) as usize
+    pub(super) frontier: u32,
 }
 
 impl Claims {
@@ -179,7 +74,7 @@ impl Claims {
         self.frontier
     }
 
-    fn reach_back(&mut self, height: u32) {
+    pub(super) fn reach_back(&mut self, height: u32) {
         self.frontier = self.frontier.min(interval_of(height));
     }
 
@@ -195,7 +90,9 @@ impl Claims {
             Some(Answer::Filter) => self.num_vouchers(*height) > 0,
         };
         let from = first_of(number);
-        let last = (from..).take_while(answered).last().or_else(|| from.checked_sub(1))?;
+        let known = self.interval(number).map_or(0, |known| known.heights.len());
+        let answered = (from..).take(known).take_while(answered).last();
+        let last = answered.or_else(|| from.checked_sub(1))?;
         (last >= self.first.max(1)).then_some(last)
     }
 
@@ -411,7 +308,7 @@ impl Claims {
         ambiguous
     }
 
-    fn num_intervals(&self) -> u32 {
+    pub(super) fn num_intervals(&self) -> u32 {
         u32::try_from(self.intervals.len()).expect("fewer than heights")
     }
 
@@ -444,15 +341,6 @@ impl Claims {
         committed
     }
 
-    /// The heights, in runs, that only filters answered and that nobody vouches for, though
-    /// someone did for so many.
-    fn doubtful(&self, number: u32, before: usize) -> Vec<RangeInclusive<u32>> {
-        let Some(interval) = self.interval(number) else { return Vec::new() };
-        let heights = (first_of(number)..).zip(&interval.heights).take(before);
-        let heights = heights.skip(interval.vouched());
-        runs(heights.filter(|(_, at)| at.answer == Answer::Filter).map(|(height, _)| height))
-    }
-
     /// The heights of an interval, in runs, that filters answered and nobody disputes.
     pub(super) fn answered_by_filter(&self, number: u32, from: u32) -> Vec<RangeInclusive<u32>> {
         let Some(interval) = self.interval(number) else { return Vec::new() };
@@ -462,124 +350,4 @@ impl Claims {
         let heights = answered.map(|(height, _)| height);
         runs(heights.filter(|&height| self.differing_at(height).next().is_none()))
     }
-
-    /// Drops everything that liars claim. Returns the heights that were answered and for which
-    /// nobody vouches now. Peers of an earlier run may be among the liars if `earlier`.
-    pub(super) fn convict(&mut self, liars: &[PeerId], earlier: bool) -> Vec<RangeInclusive<u32>> {
-        self.differing.retain(|(_, peer), _| !liars.contains(peer));
-        self.withdraw(|_, interval| {
-            interval.vouchers.retain(|voucher| !liars.contains(&voucher.peer));
-            if earlier {
-                interval.earlier = Earlier::default();
-            }
-        })
-    }
-
-    /// Takes vouchers from intervals.
-    fn withdraw(&mut self, take: impl Fn(u32, &mut Interval)) -> Vec<RangeInclusive<u32>> {
-        let mut reopened = Vec::new();
-        for number in self.first_interval..self.first_interval + self.num_intervals() {
-            let interval = self.interval_mut(number).expect("counted");
-            let before = interval.vouched();
-            take(number, interval);
-            if interval.vouched() < before {
-                self.reach_back(first_of(number));
-                reopened.extend(self.doubtful(number, before));
-            }
-        }
-        reopened.extend(self.promote());
-        reopened
-    }
-
-    /// Where nobody vouches for the hash of a height any more and someone claims another, that
-    /// takes its place.
-    fn promote(&mut self) -> Vec<RangeInclusive<u32>> {
-        let keys: Vec<_> = self.differing.keys().copied().collect();
-        let mut reopened = Vec::new();
-        for (height, peer) in keys {
-            if self.num_vouchers(height) > 0 {
-                continue;
-            }
-            let Some(hash) = self.differing.remove(&(height, peer)) else { continue };
-            let same: Vec<_> =
-                self.differing_at(height).filter(|(_, other)| *other == hash).collect();
-            for (peer, _) in same {
-                self.differing.remove(&(height, peer));
-            }
-            let interval = self.interval_mut(interval_of(height)).expect("differs there");
-            interval.change();
-            let at = interval.heights.get_mut(place_of(height)).expect("differs there");
-            at.hash = hash;
-            if at.answer == Answer::Filter {
-                self.answer(height, Answer::None);
-                reopened.push(height..=height);
-            }
-        }
-        reopened
-    }
-
-    /// A peer is gone. What it claimed goes too, but where `keep`, and where it was answered with:
-    /// up to the first height that is open, or where it differed. Returns the heights that were
-    /// answered and for which nobody vouches now.
-    pub(super) fn depart(
-        &mut self,
-        peer: PeerId,
-        keep: impl Fn(u32, FilterHash) -> bool,
-    ) -> Vec<RangeInclusive<u32>> {
-        let mut dropped = Vec::new();
-        self.differing.retain(|&(height, claimant), &mut hash| {
-            let stays = claimant != peer || keep(height, hash);
-            dropped.extend((!stays).then_some(height));
-            stays
-        });
-        self.withdraw(|number, interval| {
-            let first_open = interval.heights.iter().position(|at| at.answer == Answer::None);
-            let first_open = first_open.filter(|_| interval.open > 0);
-            // Without its claim there it would count for that of others.
-            let differed = dropped.iter().find(|&&height| interval_of(height) == number);
-            let end = first_open.into_iter().chain(differed.map(|&height| place_of(height))).min();
-            let Some(end) = end else { return };
-            for voucher in interval.vouchers.iter_mut().filter(|voucher| voucher.peer == peer) {
-                voucher.heights = voucher.heights.min(end);
-            }
-            interval.vouchers.retain(|voucher| voucher.heights > 0);
-        })
-    }
-
-    /// Forgets everything above this height.
-    pub(super) fn truncate(&mut self, height: u32) {
-        self.differing.retain(|&(at, _), _| at <= height);
-        self.refuted.retain(|&(at, _)| at <= height);
-        let last = interval_of(height);
-        let intervals = (last + 1).saturating_sub(self.first_interval) as usize;
-        self.intervals.truncate(intervals);
-        self.frontier = self.frontier.min(last.max(self.first_interval));
-        if height == 0 {
-            return;
-        }
-        let left = place_of(height) + 1;
-        let Some(interval) = self.interval_mut(last) else { return };
-        if left >= interval.heights.len() {
-            return;
-        }
-        interval.heights.truncate(left);
-        interval.change();
-        interval.open = interval.heights.iter().filter(|at| at.answer == Answer::None).count();
-        interval.earlier.heights = interval.earlier.heights.min(left);
-        for voucher in &mut interval.vouchers {
-            voucher.heights = voucher.heights.min(left);
-        }
-    }
-}
-
-/// Ascending heights as runs.
-pub(super) fn runs(heights: impl Iterator<Item = u32>) -> Vec<RangeInclusive<u32>> {
-    let mut runs: Vec<RangeInclusive<u32>> = Vec::new();
-    for height in heights {
-        match runs.last_mut() {
-            Some(run) if *run.end() + 1 == height => *run = *run.start()..=height,
-            _ => runs.push(height..=height),
-        }
-    }
-    runs
 }

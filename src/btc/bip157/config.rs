@@ -76,8 +76,8 @@ pub struct Limits {
     /// again.
     pub kept_filters: usize,
     /// How long an answer may take before others take over; each filter of a request has as long,
-    /// and 100 of them together. A peer is disconnected after four times as long, and at once if
-    /// it owes a filter in a dispute.
+    /// and 100 of them together. A peer that sends nothing is disconnected after four times as
+    /// long, and at once if it owes a filter in a dispute.
     pub patience: Duration,
 }
 

@@ -8,7 +8,7 @@ use bitcoin::bip158::FilterHash;
 use bitcoin::constants::genesis_block;
 use bitcoin::{Block, BlockHash};
 
-use super::claims::Answer;
+use super::interval::Answer;
 use super::peers::Asked;
 use super::sync::{FilterSync, Turn};
 use super::{
@@ -109,6 +109,8 @@ impl FilterSync {
     /// Nobody differs any more.
     fn dissolve(&mut self, height: u32, turn: &mut Turn<'_>) {
         let Some(mut inspection) = self.inspections.remove(&height) else { return };
+        let peers = &self.peers;
+        self.claims.drop_differing(height, |peer| !peers.contains_key(&peer));
         let Some(known) = self.claims.at(height).copied() else { return };
         if let Some(content) = inspection.contents.remove(&known.hash)
             && known.answer == Answer::None
@@ -201,17 +203,14 @@ impl FilterSync {
             peer.take(is_it).map(|_| id)
         });
         let Some(height) = turn.chain.height_of(&hash) else { return };
-        if !self.inspections.get(&height).is_some_and(|open| open.at.hash == hash) {
+        if self.inspections.get(&height).is_none_or(|open| open.at.hash != hash) {
             return;
         }
-        let bound = match BoundBlock::bind(&block, hash, self.config.network) {
-            Ok(bound) => bound,
-            Err(_) => {
-                if let Some(id) = asked {
-                    self.disconnect(id, Reason::FalseBlock(hash), turn);
-                }
-                return;
+        let Ok(bound) = BoundBlock::bind(&block, hash, self.config.network) else {
+            if let Some(id) = asked {
+                self.disconnect(id, Reason::FalseBlock(hash), turn);
             }
+            return;
         };
         if bound.witnesses() == Witnesses::Stripped
             && let Some(id) = from

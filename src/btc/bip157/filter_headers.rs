@@ -9,7 +9,8 @@ use std::vec::Vec;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::p2p::message_filter::{CFCheckpt, CFHeaders, GetCFCheckpt, GetCFHeaders};
 
-use super::claims::{Reported, first_of};
+use super::claims::Reported;
+use super::interval::{first_of, interval_of};
 use super::peers::{Asked, Peer};
 use super::sync::{FilterSync, Turn};
 use super::{
@@ -200,12 +201,10 @@ impl FilterSync {
         let claimed = end.or_else(|| self.header_before(id, interval)).unwrap_or(sent);
         if sent != claimed {
             let height = start - 1;
-            return Err(match height {
-                0 => Reason::ContradictsCheckpoint { height, claimed: sent, trusted: claimed },
-                _ => {
-                    let contradiction = Contradiction::Headers { height, claimed, sent };
-                    Reason::ContradictsItself(contradiction)
-                }
+            return Err(if height == 0 {
+                Reason::ContradictsCheckpoint { height, claimed: sent, trusted: claimed }
+            } else {
+                Reason::ContradictsItself(Contradiction::Headers { height, claimed, sent })
             });
         }
         let hashes = &message.filter_hashes;
@@ -221,7 +220,7 @@ impl FilterSync {
     }
 
     fn take_hashes(&mut self, id: PeerId, start: u32, hashes: &[FilterHash], turn: &mut Turn<'_>) {
-        let interval = super::claims::interval_of(start);
+        let interval = interval_of(start);
         let Reported { refuted, reopened } = self.claims.report(id, start, hashes);
         turn.reopen(reopened);
         if let Some(peer) = self.peers.get(&id).filter(|peer| peer.next > interval) {

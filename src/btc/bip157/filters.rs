@@ -6,7 +6,7 @@ use std::vec::Vec;
 use bitcoin::bip158::FilterHash;
 use bitcoin::p2p::message_filter::{CFilter, GetCFilters};
 
-use super::claims::{Answer, first_of, runs};
+use super::interval::{Answer, first_of, runs};
 use super::peers::Asked;
 use super::sync::{FilterSync, Turn};
 use super::{
@@ -142,9 +142,10 @@ impl FilterSync {
             return self.violate(id, Violation::FilterType(message.filter_type), turn);
         }
         let Some(place) = due.map(|(place, ..)| place).or(stale) else {
-            let violation = match is_asked {
-                true => Violation::WrongBlock(message.block_hash),
-                false => Violation::Unsolicited,
+            let violation = if is_asked {
+                Violation::WrongBlock(message.block_hash)
+            } else {
+                Violation::Unsolicited
             };
             return self.violate(id, violation, turn);
         };

@@ -1,5 +1,5 @@
-//! BIP157: the client's side of compact block filters, as a state machine without input and
-//! output.
+//! BIP157: compact block filters between peers, as state machines without input and output: the
+//! client's side here, the node's in [`server`].
 //!
 //! A [`FilterSync`] takes events (peers, their messages, changes of the chain of headers, the
 //! time) and returns actions: messages to send, filters whose hash meets the claim of everyone
@@ -46,6 +46,7 @@ mod dispute;
 mod filter_headers;
 mod filters;
 mod grade;
+mod interval;
 mod messages;
 mod peers;
 mod persist;
@@ -53,6 +54,7 @@ pub mod server;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod withdrawal;
 
 use std::boxed::Box;
 use std::vec::Vec;

@@ -6,7 +6,7 @@ use bitcoin::BlockHash;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use core::time::Duration;
 
-use super::claims::interval_of;
+use super::interval::interval_of;
 use super::{CHECKPOINT_INTERVAL, Reason};
 use crate::btc::headers::{BlockAt, HeaderChain};
 
@@ -213,7 +213,8 @@ impl Peer {
             let Some(overdue) = request.overdue(now, patience) else { continue };
             let urgent = matches!(request.asked, Asked::Filters { for_dispute: true, .. });
             let last = patience.saturating_mul(LAST_PATIENCE);
-            if urgent || overdue > last {
+            let stalled = now.saturating_sub(request.progress.saturating_add(patience));
+            if urgent || stalled > last {
                 gone = Some(Reason::Stalled(overdue));
             } else if !request.reported {
                 request.reported = true;

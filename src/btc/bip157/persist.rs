@@ -16,7 +16,7 @@ use bitcoin::bip158::FilterHash;
 use bitcoin::hashes::{Hash as _, sha256d};
 use thiserror::Error;
 
-use super::claims::{Answer, Earlier, Height, Interval, first_of};
+use super::interval::{Answer, Earlier, Height, Interval, first_of};
 use super::sync::FilterSync;
 use super::{CHECKPOINT_INTERVAL, Config, Why};
 use crate::btc::headers::HeaderChain;
@@ -136,8 +136,8 @@ impl FilterSync {
         let mut is_in_chain = true;
         for place in (sync.claims.first_interval..).take(rest.number()? as usize) {
             let (interval, last) = rest.interval()?;
-            let height = first_of(place).saturating_add(interval.heights.len() as u32 - 1);
-            is_in_chain &= chain.hash_at(height) == Some(last);
+            let above = u32::try_from(interval.heights.len() - 1).expect("1,000 at most");
+            is_in_chain &= chain.hash_at(first_of(place).saturating_add(above)) == Some(last);
             if is_in_chain {
                 sync.take_interval(place, interval, chain);
             }

@@ -9,8 +9,9 @@ use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash as _;
 use core::time::Duration;
 
-use super::claims::{Answer, Claims};
+use super::claims::Claims;
 use super::dispute::Inspection;
+use super::interval::Answer;
 use super::peers::Peer;
 use super::{Action, Config, Event, Finding, Grade, PeerId, Reason, VerifiedFilter};
 use crate::btc::bip158::BlockFilter;

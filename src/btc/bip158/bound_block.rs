@@ -44,11 +44,11 @@ impl<'a> BoundBlock<'a> {
     /// place and nowhere else, the merkle root, no transaction twice (CVE-2012-2459), and the
     /// witness commitment wherever there is a witness.
     ///
-    /// Inner nodes of the merkle tree cannot be passed off as transactions of 64 bytes
-    /// (CVE-2017-12842): all nodes of a level would have to be, and the first of them would be a
-    /// coinbase transaction, of which 224 bits are given. One that has 64 bytes is refused all
-    /// the same. Others of 64 bytes are let pass, as Bitcoin Core's `IsBlockMutated` does: honest
-    /// blocks may have them.
+    /// Transactions of 64 bytes are let pass behind a coinbase transaction, as Bitcoin Core's
+    /// `IsBlockMutated` does: honest blocks may have them. That inner nodes of the merkle tree are
+    /// passed off as such transactions, or such transactions as inner nodes (CVE-2017-12842), takes
+    /// a whole level of them, and the first would be a coinbase transaction, of which 224 bits are
+    /// given.
     ///
     /// # Errors
     /// The first check that fails. No block that is in the chain fails one.
@@ -67,9 +67,6 @@ impl<'a> BoundBlock<'a> {
         check_proof_of_work(&block.header, network)?;
         let coinbase = block.txdata.first().filter(|tx| tx.is_coinbase());
         let coinbase = coinbase.ok_or(BindError::NoCoinbase)?;
-        if coinbase.base_size() == 64 {
-            return Err(BindError::CoinbaseOf64Bytes);
-        }
         if let Some(index) = block.txdata.iter().skip(1).position(Transaction::is_coinbase) {
             return Err(BindError::SecondCoinbase(index + 1));
         }
@@ -201,12 +198,10 @@ pub enum BindError {
     /// The header's proof of work.
     #[error(transparent)]
     ProofOfWork(#[from] ProofOfWorkError),
-    /// No transactions, or the first is no coinbase transaction.
+    /// No transactions, or the first is no coinbase transaction: it may be an inner node of the
+    /// merkle tree, if it has 64 bytes.
     #[error("the first transaction is not a coinbase transaction")]
     NoCoinbase,
-    /// A coinbase transaction of 64 bytes, which may be an inner node of the merkle tree.
-    #[error("the coinbase transaction has 64 bytes, as inner nodes have")]
-    CoinbaseOf64Bytes,
     /// A coinbase transaction that is not the first.
     #[error("transaction {0} is a coinbase transaction, only the first can be")]
     SecondCoinbase(usize),

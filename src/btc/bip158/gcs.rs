@@ -2,6 +2,8 @@
 
 mod encode;
 mod params;
+#[cfg(test)]
+mod tests;
 
 use alloc::vec::Vec;
 
@@ -12,6 +14,7 @@ use crate::bits::golomb_rice;
 use crate::btc::compact_size::{FieldError, MAX_SIZE, take_compact_size};
 use crate::hash::{SipKey, siphash_2_4};
 use crate::simd::Backend;
+
 pub use encode::{EncodeError, MAX_ENCODED_BITS, encode, encode_on};
 pub use params::{GcsParams, GcsParamsError};
 

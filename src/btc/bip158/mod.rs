@@ -10,6 +10,8 @@
 //! | read | [`gcs::GcsFilter`], strictly or as Bitcoin Core does |
 //! | match one filter | [`Matcher`] over [`PreparedScripts`] |
 //! | ask one filter again and again | [`DecodedFilter`] |
+//! | ask many filters for many wallets | [`scan::Scan`] |
+//! | keep them in files | `container` (feature `std`) |
 //!
 //! # What an answer is worth
 //! A "no" is as good as the filter: filter headers are no part of consensus. A filter that cannot
@@ -19,15 +21,24 @@
 
 pub mod audit;
 mod block_filter;
+#[cfg(test)]
+mod block_filter_tests;
 pub mod block_scan;
 mod bound_block;
+#[cfg(feature = "std")]
+pub mod container;
 mod decoded;
 pub mod gcs;
 mod matcher;
 mod revealed;
+pub mod scan;
 mod scripts;
+mod slots;
+mod values;
 
-pub use block_filter::{BlockFilter, BuildError, filter_hash, filter_header, filter_key};
+pub use block_filter::{
+    BlockFilter, BuildError, filter_elements, filter_hash, filter_header, filter_key,
+};
 pub use bound_block::{BindError, BoundBlock, Witnesses};
 pub use decoded::DecodedFilter;
 pub use gcs::{Acceptance, GcsError, GcsFilter, GcsParams};

@@ -34,8 +34,13 @@ pub(super) fn wrapped_script(input: &TxIn) -> Option<ScriptBuf> {
 /// that it spends is P2PKH, P2SH, P2WPKH, P2WSH or P2TR spent by its script path, it is among
 /// them.
 ///
-/// The scriptSig is taken to hold nothing but pushes.
-pub(super) fn any_candidate(input: &TxIn, mut test: impl FnMut(&Script) -> bool) -> bool {
+/// The scriptSig is taken to hold nothing but pushes. A taproot output costs as much as a
+/// signature check, so it is worked out last, and only if it is asked for.
+pub(super) fn any_candidate(
+    input: &TxIn,
+    with_taproot: bool,
+    mut test: impl FnMut(&Script) -> bool,
+) -> bool {
     if input.witness.is_empty() {
         let Some(last) = ops(input.script_sig.as_bytes()).last().map(|op| op.data) else {
             return false;
@@ -50,7 +55,7 @@ pub(super) fn any_candidate(input: &TxIn, mut test: impl FnMut(&Script) -> bool)
     let key_hash = |key| ScriptBuf::new_p2wpkh(&WPubkeyHash::hash(key));
     input.witness.len() == 2 && test(&key_hash(last))
         || test(&ScriptBuf::new_p2wsh(&WScriptHash::hash(last)))
-        || script_path_output(&input.witness).is_some_and(|script| test(&script))
+        || with_taproot && script_path_output(&input.witness).is_some_and(|script| test(&script))
 }
 
 /// The taproot output that a witness opens by a script: BIP341's computation from the script and

@@ -1,17 +1,25 @@
 //! Scripts packed once, to be asked of many filters.
 
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 
-use super::gcs::{GcsFilter, scale};
-use crate::hash::siphash_each;
+use crate::hash::{Packed, SipKey};
 use crate::simd::Backend;
 
-/// A set of scripts to look for, in the order of insertion.
+/// A set of scripts to look for, in the order of insertion: packed for hashing once, as each
+/// filter hashes them under a key of its own.
+///
+/// An index stays with its script while the set grows. No basic filter contains an empty script,
+/// nor one that begins with `OP_RETURN` unless someone spent it, which no one can: to ask for
+/// those is to ask for false positives.
+///
+/// # Cost
+/// Adding a script copies it twice, so that a set can be made for one filter alone.
 #[derive(Debug, Clone, Default)]
 pub struct PreparedScripts {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    packed: Packed,
 }
 
 impl PreparedScripts {
@@ -21,10 +29,23 @@ impl PreparedScripts {
     }
 
     /// Adds a script, and returns its index. One that is there already gets another.
+    ///
+    /// # Panics
+    /// At 2<sup>32</sup> - 1 scripts.
     pub fn push(&mut self, script: &[u8]) -> usize {
+        let index = self.ends.len();
+        let packed_index = u32::try_from(index).ok().filter(|index| *index < u32::MAX);
+        self.packed.push(packed_index.expect("fewer than 2^32 - 1 scripts"), script);
         self.bytes.extend_from_slice(script);
         self.ends.push(self.bytes.len());
-        self.ends.len() - 1
+        index
+    }
+
+    /// Forgets all scripts, and keeps the memory for the next.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.packed.clear();
     }
 
     /// The number of scripts.
@@ -44,24 +65,32 @@ impl PreparedScripts {
         self.bytes.get(start..end)
     }
 
-    /// Replaces `values` by those of the scripts `range` under the key and range of `filter`, in
-    /// the order of the scripts.
-    pub(super) fn values(
+    /// The scripts in the order of their indices.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index).expect("below the number of scripts"))
+    }
+
+    /// Hands the indices of the scripts in `range`, in any order, and their hashes under `key` to
+    /// `take`, some at a time, until it breaks.
+    pub(super) fn hash_each(
         &self,
-        filter: &GcsFilter<'_>,
+        backend: Backend,
+        key: SipKey,
         range: Range<usize>,
-        values: &mut Vec<u64>,
-    ) {
-        let scripts: Vec<&[u8]> = range.filter_map(|index| self.get(index)).collect();
-        siphash_each(Backend::best(), filter.key(), &scripts, values);
-        for hash in values {
-            *hash = scale(*hash, filter.range());
-        }
+        take: impl FnMut(&[u32], &[u64]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let bound =
+            |index: usize| u32::try_from(index.min(self.len())).expect("as many were added");
+        let script = |index: u32| self.get(index as usize).expect("it was added");
+        let end = bound(range.end);
+        self.packed.hash_each(backend, key, bound(range.start).min(end)..end, script, take)
     }
 }
 
 impl<S: AsRef<[u8]>> Extend<S> for PreparedScripts {
     fn extend<I: IntoIterator<Item = S>>(&mut self, scripts: I) {
+        let scripts = scripts.into_iter();
+        self.ends.reserve(scripts.size_hint().0);
         for script in scripts {
             self.push(script.as_ref());
         }
@@ -73,5 +102,82 @@ impl<S: AsRef<[u8]>> FromIterator<S> for PreparedScripts {
         let mut set = Self::new();
         set.extend(scripts);
         set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ops::ControlFlow;
+
+    use super::PreparedScripts;
+    use crate::hash::{SipKey, siphash_2_4};
+    use crate::simd::Backend;
+
+    const KEY: SipKey = SipKey { k0: 3, k1: 7 };
+
+    /// Scripts of 0 to 99 bytes.
+    fn script(i: usize) -> Vec<u8> {
+        vec![u8::try_from(i % 256).unwrap(); i * 37 % 100]
+    }
+
+    fn check(set: &PreparedScripts, expected: &[Vec<u8>], range: core::ops::Range<usize>) {
+        assert_eq!(set.len(), expected.len());
+        assert!(set.iter().eq(expected));
+        assert_eq!(set.get(expected.len()), None);
+        for backend in Backend::available() {
+            let mut hashes = Vec::new();
+            let end = set.hash_each(backend, KEY, range.clone(), |indices, some| {
+                assert_eq!(indices.len(), some.len());
+                hashes.extend(indices.iter().copied().zip(some.iter().copied()));
+                ControlFlow::Continue(())
+            });
+            assert!(end.is_continue());
+            hashes.sort_unstable();
+            let expected = range.clone().map(|i| {
+                assert_eq!(set.get(i), Some(&expected[i][..]));
+                (u32::try_from(i).unwrap(), siphash_2_4(KEY, &expected[i]))
+            });
+            assert!(hashes.into_iter().eq(expected), "{backend:?}, {range:?}");
+        }
+    }
+
+    #[test]
+    fn indices_stay_while_a_set_grows() {
+        let (mut set, mut expected) = (PreparedScripts::new(), Vec::new());
+        assert!(set.is_empty());
+        for round in 0..30 {
+            let start = expected.len();
+            for i in start..start + round * 3 {
+                assert_eq!(set.push(&script(i)), i);
+                expected.push(script(i));
+            }
+            // What was added, what was there before, and some of both.
+            let len = expected.len();
+            for range in [start..len, 0..start, start / 2..start + (len - start) / 2] {
+                check(&set, &expected, range);
+            }
+        }
+        #[expect(clippy::reversed_empty_ranges, reason = "it is none")]
+        check(&set, &expected, 9..2);
+        set.clear();
+        check(&set, &[], 0..0);
+        let again: Vec<_> = (5..300).map(script).collect();
+        set.extend(&again);
+        check(&set, &again, 0..again.len());
+        check(&again.iter().collect(), &again, 7..101);
+    }
+
+    #[test]
+    fn a_break_ends_the_hashing() {
+        let set: PreparedScripts = (0..5_000).map(script).collect();
+        for backend in Backend::available() {
+            let mut calls = 0;
+            let end = set.hash_each(backend, KEY, 0..set.len(), |_, _| {
+                calls += 1;
+                ControlFlow::Break(())
+            });
+            assert!(end.is_break());
+            assert_eq!(calls, 1);
+        }
     }
 }

@@ -137,6 +137,12 @@ impl ActiveChain {
         Some((at, header, work))
     }
 
+    /// How many headers are found by their hashes.
+    #[cfg(test)]
+    pub(super) fn indexed(&self) -> usize {
+        self.index.len()
+    }
+
     fn add_to_index(&mut self, height: u32) {
         let hash = |height: u32| match self.headers.get((height - self.base) as usize + 1) {
             Some(next) => index_hash(&next.prev_blockhash),

@@ -360,3 +360,7 @@ pub struct HeadersError {
     /// The events of the headers before it, which are taken.
     pub events: Vec<ChainEvent>,
 }
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod tests;

@@ -95,9 +95,9 @@ impl HeaderChain {
     /// anchor. Each header is checked as [`accept`](Self::accept) checks it, except against the
     /// clock; that takes one hash a header. Side headers are kept up to the usual limit.
     ///
-    /// The preamble has a checksum. The headers need none: each has the hash of the one before,
-    /// and its own is found by work, so damage shows, on regtest to the last header only in half
-    /// of the cases.
+    /// The preamble has a checksum. The headers need none: damage to one changes its hash, which
+    /// then has no proof of work. On regtest it has in half of the cases, and the next header
+    /// shows the damage, if there is one.
     ///
     /// # Errors
     /// The first thing that is wrong. If it is in a header, those before it are intact, and

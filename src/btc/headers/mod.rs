@@ -55,7 +55,7 @@ pub use anchor::{Anchor, AnchorError};
 pub use chain::{HeaderChain, HeadersError, MAX_HEADERS, SIDE_HEADERS};
 pub use encoding::HeaderFileError;
 
-pub use rules::{HeaderError, required_bits};
+pub use rules::HeaderError;
 
 /// A block by its place and its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

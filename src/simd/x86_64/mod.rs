@@ -36,6 +36,15 @@ fn last_offset(bytes: &[u8]) -> u32 {
     last.expect("4 to 2^31 - 1 bytes to gather from").cast_unsigned()
 }
 
+/// The last index of words that are gathered from, which masks any index.
+///
+/// Panics unless their number is a power of two.
+#[inline(always)]
+fn last_word_index(words: &[u64]) -> u64 {
+    assert!(words.len().is_power_of_two(), "{} words to gather from", words.len());
+    words.len() as u64 - 1
+}
+
 /// The byte order that reverses each lane, counted within 128 bits.
 const SWAP_BYTES: [u32; 16] = {
     let four = [0x0001_0203, 0x0405_0607, 0x0809_0a0b, 0x0c0d_0e0f];
@@ -47,3 +56,23 @@ const SWAP_BYTES: [u32; 16] = {
     }
     order
 };
+
+/// The byte order that reverses each word, counted within 128 bits.
+const SWAP_BYTES_64: [u64; 8] = {
+    let two = [0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f];
+    let mut order = [0; 8];
+    let mut lane = 0;
+    while lane < 8 {
+        order[lane] = two[lane % 2];
+        lane += 1;
+    }
+    order
+};
+
+/// The last offset from which eight bytes can be gathered.
+///
+/// Panics unless there are at least eight bytes.
+#[inline(always)]
+fn last_offset_64(bytes: &[u8]) -> u64 {
+    bytes.len().checked_sub(8).expect("8 bytes to gather from at least") as u64
+}

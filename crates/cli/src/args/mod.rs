@@ -1,5 +1,6 @@
 //! The command line: what `--help` says and what each command takes.
 
+pub(crate) mod compact;
 pub(crate) mod eth;
 mod filter;
 mod matching;
@@ -10,6 +11,7 @@ use core::fmt;
 use chainsieve::bitcoin::Network;
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use compact::WatchArgs;
 pub(crate) use filter::{InspectArgs, NewArgs, Range, Update, update_name};
 pub(crate) use matching::{Contents, MatchArgs};
 pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
@@ -44,7 +46,7 @@ verify}}. Reasons are those of `chainsieve btc match --help`.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Bitcoin: BIP37 filters, matches and merkle blocks
+    /// Bitcoin: Bloom filters, merkle blocks, compact block filters
     #[command(subcommand)]
     Btc(BtcCommand),
     /// Ethereum: headers and the filters of their logs, queries, audits of answers
@@ -57,7 +59,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BtcCommand {
-    /// Build a Bloom filter, or look into one
+    /// Bloom filters (new, inspect) and compact block filters (all others)
     #[command(subcommand)]
     Filter(FilterCommand),
     /// Match blocks or transactions against a filter, as a node does
@@ -77,10 +79,21 @@ pub(crate) enum ProveCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
-    /// Build the filter of a wallet: the payload of a filterload message
+    /// Build the Bloom filter of a wallet: the payload of a filterload message
     New(Box<NewArgs>),
-    /// Show a filter's fields, fill, rate and what is odd about it
+    /// Show a Bloom filter's fields, fill, rate and what is odd about it
     Inspect(InspectArgs),
+    /// Build the compact filters of blocks and the headers over them
+    Build(compact::BuildArgs),
+    /// Look for scripts in the compact filters of many blocks
+    Scan(compact::ScanArgs),
+    /// Compare a compact filter with its block: valid, proven wrong, or not to be decided
+    Audit(compact::AuditArgs),
+    /// Verify what `audit --proof-out` wrote, without the block
+    VerifyProof(compact::VerifyProofArgs),
+    /// Filter headers
+    #[command(subcommand)]
+    Headers(compact::HeadersCommand),
 }
 
 /// The chain that addresses and limits of work belong to.

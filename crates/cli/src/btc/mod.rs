@@ -1,5 +1,6 @@
 //! The `btc` commands.
 
+pub(crate) mod compact;
 pub(crate) mod describe;
 pub(crate) mod filter_inspect;
 pub(crate) mod filter_new;
@@ -15,7 +16,7 @@ use crate::input::{Input, Reader};
 use crate::output::count;
 
 /// Decodes a block or a transaction, with an error that says more than "IO error".
-fn decode<T: Decodable>(bytes: &[u8]) -> anyhow::Result<T> {
+pub(crate) fn decode<T: Decodable>(bytes: &[u8]) -> anyhow::Result<T> {
     deserialize(bytes).map_err(|error| match error {
         encode::Error::Io(_) => anyhow!("{} end early", count(bytes.len(), "byte")),
         error => error.into(),

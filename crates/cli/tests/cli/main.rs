@@ -1,6 +1,7 @@
 //! The binary as users call it: each command on real data, with wrong inputs, and its exit codes.
 
 mod blocks;
+mod compact;
 #[path = "../../../../tests/support/corpus_index.rs"]
 mod corpus_index;
 mod eth;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use bitcoin::{Script, TxIn};
+use bitcoin::{Script, TxIn, Witness};
 
 use super::known::{KnownInput, distinct};
 use super::{Suspicion, Unknown, Verdict};
@@ -30,7 +30,7 @@ pub(super) fn verdict(
         if !is_guess_plausible(input) {
             continue;
         }
-        if any_candidate(input, |script| decoded.may_contain(script.as_bytes())) {
+        if any_candidate(input, true, |script| decoded.may_contain(script.as_bytes())) {
             unknown.guessed += 1;
         } else {
             suspicious.push((*index, *vin));
@@ -46,16 +46,7 @@ pub(super) fn verdict(
 /// would be odd if none of the scripts that it may spend were in the filter.
 fn is_guess_plausible(input: &TxIn) -> bool {
     if !input.witness.is_empty() {
-        let last = input.witness.last().unwrap_or_default();
-        let is_key_hash = input.witness.len() == 2
-            && input.witness.nth(0).is_some_and(is_signature)
-            && last.len() == 33
-            && is_key(last);
-        let is_control = |control: &[u8]| control.len() % 32 == 1 && control[0] >= 0xc0;
-        return input.script_sig.is_empty()
-            && (is_key_hash
-                || is_signature_script(last)
-                || input.witness.taproot_control_block().is_some_and(is_control));
+        return input.script_sig.is_empty() && is_witness_guess_plausible(&input.witness);
     }
     if !input.script_sig.is_push_only() {
         return false;
@@ -68,6 +59,19 @@ fn is_guess_plausible(input: &TxIn) -> bool {
         [.., script] => is_signature_script(script) && !is_signature(script) && !is_key(script),
         [] => false,
     }
+}
+
+fn is_witness_guess_plausible(witness: &Witness) -> bool {
+    let last = witness.last().unwrap_or_default();
+    let first = witness.nth(0).unwrap_or_default();
+    let is_control = |control: &[u8]| control.len() % 32 == 1 && control[0] >= 0xc0;
+    let is_key_path = witness.len() - usize::from(witness.taproot_annex().is_some()) == 1
+        && matches!(first.len(), 64 | 65);
+    // A signature on the key path may read as a script.
+    !is_key_path
+        && (witness.len() == 2 && is_signature(first) && last.len() == 33 && is_key(last)
+            || is_signature_script(last)
+            || witness.taproot_control_block().is_some_and(is_control))
 }
 
 /// Whether this may be a signature of the old kind, with its type of hash.

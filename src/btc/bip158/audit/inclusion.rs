@@ -18,8 +18,8 @@ use crate::btc::proof_of_work::check_proof_of_work;
 /// that of the coinbase transaction, which shows how high the merkle tree is.
 ///
 /// Without it an inner node could be passed off as a transaction, or a transaction of 64 bytes as
-/// an inner node (CVE-2017-12842). To pass an inner node off as a coinbase transaction takes
-/// finding a hash with 224 given bits.
+/// an inner node (CVE-2017-12842). For a coinbase transaction, either takes finding a hash with
+/// 224 given bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvenTransaction {
     /// The header of the block.
@@ -70,9 +70,6 @@ impl ProvenTransaction {
         }
         if !coinbase.transaction.is_coinbase() || coinbase.path.index != 0 {
             return Err(ProofError::NotTheCoinbase);
-        }
-        if coinbase.transaction.base_size() == 64 {
-            return Err(ProofError::CoinbaseOf64Bytes);
         }
         let height = coinbase.path.siblings.len();
         self.check_path(coinbase, height)?;

@@ -40,6 +40,10 @@ impl Script<'_> {
         matches!(self, Self::Of(..) | Self::Wrapped(_))
     }
 
+    pub(super) fn is_trusted(&self) -> bool {
+        matches!(self, Self::Trusted(_))
+    }
+
     pub(super) fn is_known(&self) -> bool {
         !matches!(self, Self::Unknown)
     }
@@ -57,13 +61,15 @@ pub(super) struct KnownInput<'a> {
     pub(super) script: Script<'a>,
 }
 
+type TrustedScripts<'a> = dyn Fn(&OutPoint) -> Option<ScriptBuf> + 'a;
+
 /// Where scripts of spent outputs come from.
 pub(super) struct Sources<'a> {
     /// By id: the transactions of the block, and those shown.
     transactions: BTreeMap<Txid, &'a Transaction>,
     /// The ids of those shown and not in the block.
     shown: BTreeSet<Txid>,
-    trusted: Option<&'a dyn Fn(&OutPoint) -> Option<ScriptBuf>>,
+    trusted: Option<&'a TrustedScripts<'a>>,
     has_witnesses: bool,
 }
 
@@ -79,10 +85,10 @@ impl<'a> Sources<'a> {
             Prevouts::ByTransactions(previous) => {
                 for tx in previous {
                     let txid = tx.compute_txid();
-                    if !transactions.contains_key(&txid) {
-                        transactions.insert(txid, tx);
+                    transactions.entry(txid).or_insert_with(|| {
                         shown.insert(txid);
-                    }
+                        tx
+                    });
                 }
             }
         }
@@ -139,17 +145,17 @@ pub(super) fn is_output_element(script: &&[u8]) -> bool {
     script.first().is_some_and(|&first| first != OP_RETURN.to_u8())
 }
 
-/// Whether the filter can be that of the block, if the scripts of `inputs` that pass `is_known`
-/// are known and the others may be anything, by its number of elements; with all known, by its
-/// bytes.
+/// Whether the filter can be that of the block by its number of elements, and, if all scripts of
+/// spent outputs are known, whether it is, by its bytes. Scripts that are not known may be any.
 pub(super) fn is_consistent(
     block: &BoundBlock<'_>,
     set: &GcsFilter<'_>,
     filter: &[u8],
     inputs: &[KnownInput<'_>],
-    is_known: impl Fn(&Script<'_>) -> bool,
+    with_trusted: bool,
 ) -> bool {
-    let known = inputs.iter().map(|input| &input.script).filter(|script| is_known(script));
+    let scripts = inputs.iter().map(|input| &input.script);
+    let known = scripts.filter(|script| script.is_proven() || with_trusted && script.is_known());
     let known: Vec<_> = known.map(Script::bytes).collect();
     let unknown = inputs.len() - known.len();
     let elements = distinct(block, &known);

@@ -7,7 +7,7 @@
 //! | element of the filter | known from | without it the filter is |
 //! |---|---|---|
 //! | script of an output | the block | [`Invalid`](Verdict::Invalid) |
-//! | spent, created in the same block | the block | `Invalid` |
+//! | spent, created in the same block | the block: it is an output too | `Invalid` |
 //! | spent, witness program in P2SH | the block, with its witnesses | `Invalid` |
 //! | spent, previous transaction shown | [`Prevouts::ByTransactions`] | `Invalid` |
 //! | spent, script given by someone trusted | [`Prevouts::Trusted`] | `Invalid`, no proof for others |
@@ -227,20 +227,19 @@ impl<'a> Audit<'a> {
         }) {
             return self.proven(evidence);
         }
-        let proven = |script: &Script<'_>| script.is_proven();
-        if !is_consistent(self.block, &set, self.filter, &inputs, proven) {
-            return self.proven(self.unequal(&inputs));
+        if !is_consistent(self.block, &set, self.filter, &inputs, false) {
+            return self.proven(self.unequal(&set, &inputs));
         }
         if let Some(input) = inputs.iter().find(|input| missing(input.script.bytes())) {
             return Verdict::Invalid(Refutation::TrustedMissing(input.outpoint));
         }
-        if !is_consistent(self.block, &set, self.filter, &inputs, |script| script.is_known()) {
+        let on_trust = inputs.iter().any(|input| input.script.is_trusted());
+        if on_trust && !is_consistent(self.block, &set, self.filter, &inputs, true) {
             return Verdict::Invalid(Refutation::TrustedUnequal);
         }
         if inputs.iter().any(|input| !input.script.is_known()) {
             return guesses::verdict(self.block, &set, &decoded, &inputs);
         }
-        let on_trust = inputs.iter().any(|input| !input.script.is_proven());
         Verdict::Valid(if on_trust { Basis::Trusted } else { Basis::Transactions })
     }
 
@@ -257,21 +256,23 @@ impl<'a> Audit<'a> {
 
     fn missing_prevout(&self, input: &KnownInput<'_>) -> Evidence {
         let &KnownInput { index, vin, .. } = input;
-        match &input.script {
-            Script::Of(previous, _) => Evidence::MissingPrevout {
-                spending: ProvenTransaction::without_witness(self.block, index),
-                vin,
-                previous: inclusion::strip((*previous).clone()),
-            },
-            _ => {
-                let (spending, witness_path) = ProvenTransaction::with_witness(self.block, index);
-                Evidence::MissingWrapped { spending, vin, witness_path }
-            }
+        if let Script::Of(previous, _) = input.script {
+            let spending = ProvenTransaction::without_witness(self.block, index);
+            let previous = inclusion::strip(previous.clone());
+            return Evidence::MissingPrevout { spending, vin, previous };
         }
+        let (spending, witness_path) = ProvenTransaction::with_witness(self.block, index);
+        Evidence::MissingWrapped { spending, vin, witness_path }
     }
 
-    fn unequal(&self, inputs: &[KnownInput<'_>]) -> Evidence {
-        let previous = self.sources.shown_and_spent(inputs);
+    /// The whole block, with the previous transactions if it takes them.
+    fn unequal(&self, set: &GcsFilter<'_>, inputs: &[KnownInput<'_>]) -> Evidence {
+        let alone = known_inputs(self.block, &Sources::new(self.block, Prevouts::None));
+        let previous = if is_consistent(self.block, set, self.filter, &alone, false) {
+            self.sources.shown_and_spent(inputs)
+        } else {
+            Vec::new()
+        };
         Evidence::Unequal { block: self.block.block().clone(), previous }
     }
 

@@ -142,7 +142,7 @@ impl InvalidFilter {
                 if sources.shown_and_spent(&inputs) != *previous {
                     return Err(ProofError::PreviousNotNeeded);
                 }
-                if is_consistent(&block, &set, filter, &inputs, |script| script.is_known()) {
+                if is_consistent(&block, &set, filter, &inputs, false) {
                     return Err(ProofError::Consistent);
                 }
                 Ok(())
@@ -212,9 +212,6 @@ pub enum ProofError {
     /// Not a coinbase transaction at position 0, or another transaction there.
     #[error("not the coinbase transaction at position 0 and only there")]
     NotTheCoinbase,
-    /// A coinbase transaction of 64 bytes, which may be an inner node.
-    #[error("the coinbase transaction has 64 bytes, as inner nodes have")]
-    CoinbaseOf64Bytes,
     /// A path that the tree does not have.
     #[error(transparent)]
     Path(#[from] PathError),

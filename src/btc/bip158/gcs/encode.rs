@@ -1,6 +1,7 @@
 //! Sets encoded.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use thiserror::Error;
 
@@ -8,7 +9,7 @@ use super::{GcsParams, scale};
 use crate::bits::bit_stream::BitWriter;
 use crate::bits::golomb_rice;
 use crate::btc::compact_size::{MAX_SIZE, put_length};
-use crate::hash::{SipKey, siphash_2_4};
+use crate::hash::{SipKey, siphash_each};
 use crate::simd::Backend;
 
 /// The most bits that the values of a set are encoded in: 512 MiB. The largest basic filter that a
@@ -86,7 +87,7 @@ pub fn encode_on<'e>(
 }
 
 /// An element's hash, and where the element is.
-type Hashed = (u64, usize);
+pub(super) type Hashed = (u64, usize);
 
 /// The hashes of the elements, ascending, as many as there are different elements.
 fn distinct_hashes(
@@ -94,8 +95,8 @@ fn distinct_hashes(
     key: SipKey,
     elements: &[&[u8]],
 ) -> Result<Vec<u64>, EncodeError> {
-    let _ = backend;
-    let hashes: Vec<u64> = elements.iter().map(|element| siphash_2_4(key, element)).collect();
+    let mut hashes = Vec::new();
+    siphash_each(backend, key, elements, &mut hashes);
     let hashed = sorted(&hashes);
     let mut distinct = Vec::with_capacity(hashed.len());
     for same in hashed.chunk_by(|a, b| a.0 == b.0) {
@@ -107,7 +108,7 @@ fn distinct_hashes(
 }
 
 /// The number of different elements among those of one hash.
-fn distinct_elements(same: &[Hashed], elements: &[&[u8]]) -> usize {
+pub(super) fn distinct_elements(same: &[Hashed], elements: &[&[u8]]) -> usize {
     let mut same: Vec<&[u8]> = same.iter().map(|&(_, index)| elements[index]).collect();
     same.sort_unstable();
     same.dedup();
@@ -115,9 +116,33 @@ fn distinct_elements(same: &[Hashed], elements: &[&[u8]]) -> usize {
 }
 
 /// The hashes in ascending order, each with its index.
-fn sorted(hashes: &[u64]) -> Vec<Hashed> {
-    let mut hashed: Vec<Hashed> = hashes.iter().copied().zip(0..).collect();
-    hashed.sort_unstable();
+///
+/// Hashes are spread evenly, so that laid out by their top bits they are nearly in order. Where an
+/// opponent has seen to it that they are not, they are sorted as anything else.
+pub(super) fn sorted(hashes: &[u64]) -> Vec<Hashed> {
+    let bits = hashes.len().max(2).ilog2();
+    #[expect(clippy::cast_possible_truncation, reason = "as many bits as the length has")]
+    let bucket = |hash: u64| (hash >> (64 - bits)) as usize;
+    // Where the next hash of each bucket goes; in the end, where the next bucket starts.
+    let mut places = alloc::vec![0; 1 << bits];
+    for hash in hashes {
+        places[bucket(*hash)] += 1;
+    }
+    let mut start = 0;
+    for place in &mut places {
+        start += mem::replace(place, start);
+    }
+    let mut hashed = alloc::vec![(0, 0); hashes.len()];
+    for (index, hash) in hashes.iter().enumerate() {
+        let place = &mut places[bucket(*hash)];
+        hashed[*place] = (*hash, index);
+        *place += 1;
+    }
+    let mut start = 0;
+    for end in places {
+        hashed[start..end].sort_unstable();
+        start = end;
+    }
     hashed
 }
 

@@ -1,13 +1,52 @@
 //! Eight lanes of 64 bits in one register.
 
 use core::arch::x86_64::{
-    __m512i, _mm512_and_si512, _mm512_loadu_si512, _mm512_rolv_epi64, _mm512_set1_epi64,
-    _mm512_shuffle_i64x2, _mm512_storeu_si512, _mm512_ternarylogic_epi64, _mm512_unpackhi_epi64,
-    _mm512_unpacklo_epi64, _mm512_xor_si512,
+    __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_i64gather_epi64, _mm512_loadu_si512,
+    _mm512_lzcnt_epi64, _mm512_min_epu64, _mm512_mul_epu32, _mm512_or_si512, _mm512_rolv_epi64,
+    _mm512_set1_epi64, _mm512_shuffle_epi8, _mm512_shuffle_i64x2, _mm512_sllv_epi64,
+    _mm512_srlv_epi64, _mm512_storeu_si512, _mm512_sub_epi64, _mm512_ternarylogic_epi64,
+    _mm512_test_epi64_mask, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
+use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
 use super::Avx512;
 use crate::simd::Lanes64;
+
+#[expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
+impl Avx512 {
+    /// Word `i` of each row.
+    #[inline(always)]
+    fn turn_64(self, rows: &[__m512i; 8]) -> [__m512i; 8] {
+        // Of two rows, the even words of both and the odd ones, in pairs.
+        let [a, b] = self.pairs_64(rows[0], rows[1]);
+        let [c, d] = self.pairs_64(rows[2], rows[3]);
+        let [e, f] = self.pairs_64(rows[4], rows[5]);
+        let [g, h] = self.pairs_64(rows[6], rows[7]);
+        let [word_0, word_2, word_4, word_6] = self.turn_pairs_64([a, c, e, g]);
+        let [word_1, word_3, word_5, word_7] = self.turn_pairs_64([b, d, f, h]);
+        [word_0, word_1, word_2, word_3, word_4, word_5, word_6, word_7]
+    }
+
+    #[inline(always)]
+    fn pairs_64(self, a: __m512i, b: __m512i) -> [__m512i; 2] {
+        [op!(_mm512_unpacklo_epi64(a, b)), op!(_mm512_unpackhi_epi64(a, b))]
+    }
+
+    /// Four times four pairs turned around.
+    #[inline(always)]
+    fn turn_pairs_64(self, [a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
+        let low_0_4 = op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(a, b));
+        let low_2_6 = op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(a, b));
+        let high_0_4 = op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(c, d));
+        let high_2_6 = op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(c, d));
+        [
+            op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low_0_4, high_0_4)),
+            op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low_2_6, high_2_6)),
+            op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low_0_4, high_0_4)),
+            op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low_2_6, high_2_6)),
+        ]
+    }
+}
 
 impl Lanes64 for Avx512 {
     type W = __m512i;
@@ -64,27 +103,83 @@ impl Lanes64 for Avx512 {
             // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
             unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
         };
-        // Of two rows, the even words of both, and the odd ones, in pairs.
-        let pair = |row: usize| {
-            let (a, b) = (load(row), load(row + 1));
-            [op!(_mm512_unpacklo_epi64(a, b)), op!(_mm512_unpackhi_epi64(a, b))]
-        };
-        let pairs = [pair(0), pair(2), pair(4), pair(6)];
-        // Words 0, 2, 4, 6, or one more each: four times four pairs turned around.
-        let turn = |odd: usize| {
-            let (low, high) = ((pairs[0][odd], pairs[1][odd]), (pairs[2][odd], pairs[3][odd]));
-            let low_0_4 = op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low.0, low.1));
-            let low_2_6 = op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low.0, low.1));
-            let high_0_4 = op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(high.0, high.1));
-            let high_2_6 = op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(high.0, high.1));
-            [
-                op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low_0_4, high_0_4)),
-                op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(low_2_6, high_2_6)),
-                op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low_0_4, high_0_4)),
-                op!(_mm512_shuffle_i64x2::<0b11_01_11_01>(low_2_6, high_2_6)),
-            ]
-        };
-        let ([a, c, e, g], [b, d, f, h]) = (turn(0), turn(1));
-        [a, b, c, d, e, f, g, h]
+        let rows = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
+        self.turn_64(&rows)
+    }
+
+    #[inline(always)]
+    fn load_slice_64(self, from: &[u64]) -> __m512i {
+        self.load_64(from.first_chunk().expect("eight words"))
+    }
+
+    #[inline(always)]
+    fn store_slice_64(self, value: __m512i, to: &mut [u64]) {
+        self.store_64(value, to.first_chunk_mut().expect("eight words"));
+    }
+
+    #[inline(always)]
+    fn add_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_add_epi64(a, b))
+    }
+
+    #[inline(always)]
+    fn shr_each_64(self, a: __m512i, count: __m512i) -> __m512i {
+        op!(_mm512_srlv_epi64(a, count))
+    }
+
+    #[inline(always)]
+    fn mul_low_halves_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mul_epu32(a, b))
+    }
+
+    #[inline(always)]
+    fn gather_64(self, words: &[u64], indices: __m512i) -> __m512i {
+        let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
+        // SAFETY: every index was brought down to at most `words.len() - 1`.
+        unsafe { _mm512_i64gather_epi64::<8>(indices, words.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn test_bit_64(self, a: __m512i, position: __m512i) -> u8 {
+        let bit = op!(_mm512_sllv_epi64(self.splat_64(1), position));
+        op!(_mm512_test_epi64_mask(a, bit))
+    }
+
+    #[inline(always)]
+    fn sub_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_sub_epi64(a, b))
+    }
+
+    #[inline(always)]
+    fn or_64(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_or_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn shl_each_64(self, a: __m512i, count: __m512i) -> __m512i {
+        op!(_mm512_sllv_epi64(a, count))
+    }
+
+    #[inline(always)]
+    fn leading_zeros_64(self, a: __m512i) -> __m512i {
+        op!(_mm512_lzcnt_epi64(a))
+    }
+
+    #[inline(always)]
+    fn gather_big_endian_64(self, bytes: &[u8], offsets: __m512i) -> __m512i {
+        let last = self.splat_64(last_offset_64(bytes));
+        let offsets = op!(_mm512_min_epu64(offsets, last));
+        // SAFETY: every offset was brought down to at most `bytes.len() - 8`, so that the eight
+        // bytes there are inside.
+        let words = unsafe { _mm512_i64gather_epi64::<1>(offsets, bytes.as_ptr().cast()) };
+        op!(_mm512_shuffle_epi8(words, self.load_64(&SWAP_BYTES_64)))
+    }
+
+    #[inline(always)]
+    fn store_columns_64(self, rows: [__m512i; 8], columns: [&mut [u64; 8]; 8]) {
+        let turned = self.turn_64(&rows);
+        for lane in 0..8 {
+            self.store_64(turned[lane], columns[lane]);
+        }
     }
 }

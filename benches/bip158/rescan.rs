@@ -1,0 +1,147 @@
+//! A wallet rescans a chain of full blocks: how long that takes.
+
+use std::ops::ControlFlow;
+use std::thread;
+
+use bitcoin::BlockHash;
+use bitcoin::hashes::Hash as _;
+use chainsieve::btc::bip158::scan::{Commitment, Cursor, FilterItem, Scan};
+use chainsieve::btc::bip158::{BlockFilter, GcsParams, filter_key, gcs};
+use chainsieve::simd::Backend;
+
+use crate::filters::Random;
+use crate::timer::Report;
+
+/// The elements of a full block's filter: 26 kB.
+const ELEMENTS: usize = 10_000;
+/// About the height of mainnet in January 2026.
+const CHAIN: f64 = 930_000.0;
+
+pub(crate) fn run(report: &mut Report) {
+    let filters = filters(if report.is_quick() { 500 } else { 20_000 });
+    let commitments: Vec<_> = filters.iter().map(BlockFilter::filter_hash).collect();
+    let bytes: usize = filters.iter().map(|filter| filter.content.len()).sum();
+    println!("# {} filters of {} bytes", filters.len(), bytes / filters.len());
+    for count in [10, 1_000, 100_000] {
+        let scripts = Random(count as u64).scripts(count);
+        compare(report, &filters, &scripts);
+        for verified in [false, true] {
+            let item = |(index, filter)| item(index, filter, verified.then(|| commitments[index]));
+            let items = || filters.iter().enumerate().map(item);
+            rescan(report, &format!("{count} scripts"), verified, &scripts, items);
+        }
+    }
+}
+
+fn item(
+    index: usize,
+    filter: &BlockFilter,
+    commitment: Option<bitcoin::bip158::FilterHash>,
+) -> FilterItem<'_> {
+    FilterItem {
+        height: u32::try_from(index).expect("few"),
+        block_hash: filter.block_hash,
+        content: &filter.content,
+        commitment: commitment.map(Commitment::Hash),
+    }
+}
+
+/// Times passes over all filters: on one core, then by threads.
+fn rescan<'a, I: Iterator<Item = FilterItem<'a>>>(
+    report: &mut Report,
+    scripts_named: &str,
+    verified: bool,
+    scripts: &[Vec<u8>],
+    items: impl Fn() -> I + Sync,
+) {
+    let count = items().count();
+    let check = if verified { "with the hash check" } else { "unverified" };
+    let mut figure = |threads: &str, pass: &mut (dyn FnMut() -> u64 + Send)| {
+        let name = format!("rescan for {scripts_named}, {check}, {threads}, a filter");
+        let nanos = report.figure(&name, count, pass);
+        println!("# {:.0} filters/s, 930,000 blocks in {:.1} s", 1e9 / nanos, CHAIN * nanos / 1e9);
+    };
+    let mut scan = Scan::new(Backend::best(), Cursor::at(0));
+    let wallet = scan.wallets_mut().add(0);
+    scan.wallets_mut().extend(wallet, scripts);
+    let mut found = None;
+    figure("scan", &mut || {
+        scan.rewind(0);
+        let before = scan.statistics().candidates;
+        let done = scan.scan(items(), |_, _| ControlFlow::<()>::Continue(()));
+        assert_eq!(done, Ok(ControlFlow::Continue(())));
+        let candidates = scan.statistics().candidates - before;
+        assert_eq!(*found.get_or_insert(candidates), candidates);
+        candidates
+    });
+    // All of these were found by chance: about as many as that has it.
+    let float = |number: usize| f64::from(u32::try_from(number).expect("few"));
+    let chance = -(-float(scripts.len()) / f64::from(GcsParams::BASIC.m())).exp_m1();
+    let expected = float(count) * chance;
+    let found = found.expect("a pass");
+    let off = float(usize::try_from(found).expect("few")) - expected;
+    assert!(off.abs() <= 5.0 * expected.sqrt() + 1.0, "{found} candidates, {expected:.1} expected");
+    #[cfg(feature = "rayon")]
+    for threads in [1, 2] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        figure(&format!("par_scan by {threads} threads"), &mut || {
+            scan.rewind(0);
+            let before = scan.statistics().candidates;
+            let pass = || scan.par_scan(items(), |_, _| ControlFlow::<()>::Continue(()));
+            assert_eq!(pool.install(pass), Ok(ControlFlow::Continue(())));
+            assert_eq!(scan.statistics().candidates - before, found);
+            found
+        });
+    }
+}
+
+/// A part of the filters, against `bitcoin`'s `match_any` on each.
+fn compare(report: &mut Report, filters: &[BlockFilter], scripts: &[Vec<u8>]) {
+    let part = &filters[..(20_000 / scripts.len()).clamp(4, 100)];
+    let mut scan = Scan::new(Backend::best(), Cursor::at(0));
+    let wallet = scan.wallets_mut().add(0);
+    scan.wallets_mut().extend(wallet, scripts);
+    let mut ours = || {
+        let mut heights = Vec::new();
+        scan.rewind(0);
+        let items = part.iter().enumerate().map(|(index, filter)| item(index, filter, None));
+        let done = scan.scan(items, |candidate, _| {
+            heights.push(candidate.height as usize);
+            ControlFlow::<()>::Continue(())
+        });
+        assert_eq!(done, Ok(ControlFlow::Continue(())));
+        heights
+    };
+    let theirs: Vec<_> =
+        part.iter().map(|filter| bitcoin::bip158::BlockFilter::new(&filter.content)).collect();
+    let peer = || {
+        let matches = |&index: &usize| {
+            let scripts = scripts.iter().map(Vec::as_slice);
+            theirs[index].match_any(&part[index].block_hash, scripts).expect("a filter")
+        };
+        (0..part.len()).filter(matches).collect::<Vec<_>>()
+    };
+    assert_eq!(ours(), peer());
+    let name = format!("scan of {} full filters for {} scripts", part.len(), scripts.len());
+    report.ratio(&name, part.len(), ours, peer);
+}
+
+/// Filters of blocks that are nothing but a hash, by as many threads as there are cores.
+fn filters(count: usize) -> Vec<BlockFilter> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let part = |thread: usize| {
+        let mut random = Random(158 + thread as u64);
+        let filter = |_| {
+            let block_hash = BlockHash::from_byte_array(random.bytes());
+            let elements: Vec<[u8; 8]> = (0..ELEMENTS).map(|_| random.bytes()).collect();
+            let elements = elements.iter().map(<[u8; 8]>::as_slice);
+            let content = gcs::encode(GcsParams::BASIC, filter_key(&block_hash), elements);
+            BlockFilter { block_hash, content: content.expect("few") }
+        };
+        (thread..count).step_by(threads).map(filter).collect::<Vec<_>>()
+    };
+    thread::scope(|scope| {
+        let parts: Vec<_> = (0..threads).map(|thread| scope.spawn(move || part(thread))).collect();
+        parts.into_iter().flat_map(|part| part.join().expect("no panic")).collect()
+    })
+}

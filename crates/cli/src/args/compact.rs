@@ -1,0 +1,218 @@
+//! `btc filter …` of compact filters, BIP158.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use chainsieve::bitcoin::BlockHash;
+use chainsieve::bitcoin::bip158::FilterHeader;
+use clap::{Args, Subcommand};
+
+use super::{Chain, Range};
+
+const BUILD_HELP: &str = "\
+Blocks come in the order of the chain, from files, standard input (-) or the command line:
+  JSON   what `bitcoin-cli getblock HASH 3` answers, one document behind the other; or
+         {\"block\": HEX, \"prevouts\": [{\"script_pubkey\": HEX}, …]}, in the order of the inputs
+  hex    one block on each line, as `bitcoin-cli getblock HASH 0` answers
+  raw    blocks one behind the other
+Hex and raw blocks do not say which scripts they spend: those of outputs that blocks before them
+created are known, others come from --prev-txs.
+
+JSON: a line for each block: height, hash, elements, bytes, filter, filter_hash, filter_header (null if
+that of the block before is not known); then blocks, first, last, bytes, filter_header, out, warnings[]";
+
+/// Build the filters of blocks and the headers over them.
+#[derive(Debug, Args)]
+#[command(after_help = BUILD_HELP)]
+pub(crate) struct BuildArgs {
+    /// Blocks: hex, files, or - for standard input
+    #[arg(value_name = "BLOCKS", required = true)]
+    pub(crate) blocks: Vec<String>,
+    /// Transactions whose outputs the blocks spend: a file of hex, one on each line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prev_txs: Vec<String>,
+    /// The height of the first block [default: what the JSON says, or 0 for the first of a chain]
+    #[arg(long, value_name = "HEIGHT")]
+    pub(crate) height: Option<u32>,
+    /// The filter header of the block before the first, as a node's getblockfilter gives it
+    #[arg(long, value_name = "HEX")]
+    pub(crate) previous_header: Option<FilterHeader>,
+    /// The chain of the blocks
+    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
+    pub(crate) network: Chain,
+    /// Write the filters to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on behind the last filter of the file
+    #[arg(long, requires = "out", conflicts_with_all = ["height", "previous_header"])]
+    pub(crate) append: bool,
+}
+
+const SCAN_HELP: &str = "\
+Items are told apart by their form: an address, a public key (stands for its P2PK, P2PKH, P2WPKH and
+P2SH-P2WPKH scripts), a descriptor (anything with a parenthesis); other hex is written script:HEX.
+Files and standard input hold one item per line; # starts a comment.
+
+A hit means that the block may concern the script: one script in 784,931 is a hit by chance in each
+filter. A block whose filter cannot be read, or is not the one that its header commits to, is a
+candidate too. The headers over the filters are recomputed from the file's first on, and with
+--header compared to ones that you trust; otherwise a \"no\" is as good as the file's source.
+
+Exits with 1 if nothing was found.
+
+JSON: a line for each hit: height, hash, scripts[{item, index, script}] or candidate (why); then
+filters, first, last, bytes, hits, scripts, expected_by_chance, filter_header, compared_to, seconds,
+warnings[]";
+
+/// Look for scripts in the filters of many blocks.
+#[derive(Debug, Args)]
+#[command(after_help = SCAN_HELP)]
+pub(crate) struct ScanArgs {
+    /// A file of filters as `filter build` writes it, or a folder of them
+    #[arg(value_name = "FILTERS")]
+    pub(crate) filters: PathBuf,
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
+    /// Start at this height, the wallet's birthday
+    #[arg(long, value_name = "HEIGHT")]
+    pub(crate) from: Option<u32>,
+    /// End with this height
+    #[arg(long, value_name = "HEIGHT")]
+    pub(crate) to: Option<u32>,
+    /// Look this many indices past the last one found of each ranged descriptor
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) gap_limit: Option<u32>,
+    /// A filter header that you trust
+    #[arg(long, value_name = "HEIGHT:HEX")]
+    pub(crate) header: Vec<HeaderAt>,
+    /// Threads [default: one for each core]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// What to look for.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// What to look for, the kind detected; - reads standard input
+    #[arg(value_name = "ITEM")]
+    pub(crate) items: Vec<String>,
+    /// A file of items, one per line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Vec<PathBuf>,
+    /// The indices of ranged descriptors: one, or FIRST-LAST
+    #[arg(long, value_name = "RANGE", default_value = "0-99")]
+    pub(crate) range: Range,
+    /// The chain of addresses and filters
+    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
+    pub(crate) network: Chain,
+}
+
+const AUDIT_HELP: &str = "\
+The block is first bound to its hash: proof of work, merkle root, no transaction twice, none of 64
+bytes, and the witness commitment. Then the filter is compared with what the block shows.
+
+Exit codes: 0 valid: every script that the block creates and spends, and no other
+            1 the input is not good: unreadable, or a block that is not the one of its header
+            2 the command line makes no sense
+            3 invalid, and proven so
+            4 not decided: suspicious, or scripts that the block spends are not known
+
+JSON: verdict, block_hash, filter_hash, elements, and by verdict basis, proof{…}, reason; warnings[]";
+
+/// Compare a filter with its block: valid, proven wrong, or not to be decided.
+#[derive(Debug, Args)]
+#[command(after_help = AUDIT_HELP)]
+pub(crate) struct AuditArgs {
+    /// The filter: hex, a file of filters as `filter build` writes it, or - for standard input
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: String,
+    /// The block: JSON, hex or raw as `filter build` takes it, or - for standard input
+    #[arg(value_name = "BLOCK")]
+    pub(crate) block: String,
+    /// Transactions whose outputs the block spends: a file of hex, one on each line. Their ids are
+    /// checked, so that a verdict convinces others too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prev_txs: Vec<String>,
+    /// Don't look at the spent scripts that a JSON block says: nothing in it proves them
+    #[arg(long)]
+    pub(crate) distrust_prevouts: bool,
+    /// Write the proof that the filter is invalid to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) proof_out: Option<PathBuf>,
+    /// The chain of the block
+    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
+    pub(crate) network: Chain,
+}
+
+const VERIFY_PROOF_HELP: &str = "\
+Exits with 0 if the proof holds, so that the filter is invalid, with 1 if it does not.
+
+JSON: holds, block_hash, filter_hash, reason, warnings[]";
+
+/// Verify what `filter audit --proof-out` wrote, without the block.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_PROOF_HELP)]
+pub(crate) struct VerifyProofArgs {
+    /// The proof: hex, a file, or - for standard input
+    #[arg(value_name = "PROOF")]
+    pub(crate) proof: String,
+    /// The hash of the block in your chain of headers
+    #[arg(long, value_name = "HASH")]
+    pub(crate) block_hash: Option<BlockHash>,
+    /// The chain of the block
+    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
+    pub(crate) network: Chain,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HeadersCommand {
+    /// Recompute the filter headers over a file of filters and compare them
+    Verify(VerifyHeadersArgs),
+}
+
+const VERIFY_HEADERS_HELP: &str = "\
+Each filter is hashed, and each header is computed from it and the header before. With --headers they
+are compared to a list, with --header to single ones; the first that differs is named.
+
+Exits with 1 where they differ or the file is damaged.
+
+JSON: filters, first, last, last_hash, filter_header, compared, mismatch{height, computed, given}, damage,
+warnings[]";
+
+/// Recompute the filter headers over a file of filters and compare them.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_HEADERS_HELP)]
+pub(crate) struct VerifyHeadersArgs {
+    /// A file of filters as `filter build` writes it, or a folder of them
+    #[arg(value_name = "FILTERS")]
+    pub(crate) filters: PathBuf,
+    /// Filter headers from elsewhere: a file of hex, one on each line, or of 32 raw bytes each in
+    /// wire order
+    #[arg(long, value_name = "FILE")]
+    pub(crate) headers: Option<PathBuf>,
+    /// The height of the first header of --headers
+    #[arg(long, value_name = "HEIGHT", default_value_t = 0, requires = "headers")]
+    pub(crate) headers_from: u32,
+    /// A filter header that you trust
+    #[arg(long, value_name = "HEIGHT:HEX")]
+    pub(crate) header: Vec<HeaderAt>,
+}
+
+/// A filter header and its height, written `HEIGHT:HEX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeaderAt {
+    pub(crate) height: u32,
+    pub(crate) header: FilterHeader,
+}
+
+impl FromStr for HeaderAt {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (height, header) = text.split_once(':').ok_or("not HEIGHT:HEX")?;
+        Ok(Self {
+            height: height.parse().map_err(|_| "the height is no number from 0 to 4294967295")?,
+            header: header.parse().map_err(|_| "the header is not 64 digits of hex")?,
+        })
+    }
+}

@@ -1,0 +1,266 @@
+//! `btc filter audit` and `btc filter verify-proof`.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction};
+use chainsieve::btc::bip158::audit::{
+    Basis, Evidence, InvalidFilter, Prevouts, ProvenTransaction, Refutation, Verdict, audit,
+};
+use chainsieve::btc::bip158::container::MAGIC;
+use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, filter_hash};
+use serde_json::json;
+
+use super::blocks::{SourcedBlock, for_each_block};
+use super::files::FilterFiles;
+use crate::args::UsageError;
+use crate::args::compact::{AuditArgs, VerifyProofArgs};
+use crate::btc::decode;
+use crate::input::{Input, Reader, named, write};
+use crate::output::{Exit, Page, Report, count, grouped};
+
+pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
+    let reader = Reader::of([&args.filter, &args.block].into_iter().chain(&args.prev_txs))?;
+    let mut sourced: Option<SourcedBlock> = None;
+    for_each_block(&args.block, |block, _| {
+        ensure!(sourced.is_none(), "more than one block");
+        sourced = Some(block);
+        Ok(())
+    })?;
+    let SourcedBlock { block, prevout_scripts, .. } = sourced.context("no block")?;
+    let block_hash = block.block_hash();
+    let bound = BoundBlock::bind(&block, block_hash, args.network.network()).context("block")?;
+    let content = filter(&args.filter, block_hash, &reader)?;
+    let mut transactions: Vec<Transaction> = Vec::new();
+    for argument in &args.prev_txs {
+        for Input { source, bytes } in reader.many(argument, "transaction")? {
+            let tx = decode(&bytes).with_context(|| format!("transaction, {source}"))?;
+            transactions.push(tx);
+        }
+    }
+    let said = prevout_scripts.filter(|_| !args.distrust_prevouts);
+    if said.is_some() && !transactions.is_empty() {
+        return Err(UsageError(
+            "the block's JSON says which scripts it spends: with --prev-txs, add --distrust-prevouts",
+        )
+        .into());
+    }
+    let said = said.map(|scripts| by_outpoint(&block, scripts)).transpose()?;
+    let trusted = |outpoint: &OutPoint| said.as_ref()?.get(outpoint).cloned();
+    let prevouts = match (&said, transactions.is_empty()) {
+        (Some(_), _) => Prevouts::Trusted(&trusted),
+        (None, true) => Prevouts::None,
+        (None, false) => Prevouts::ByTransactions(&transactions),
+    };
+    let verdict = audit(&bound, &content, prevouts);
+    report(args, &BlockFilter { block_hash, content }, &verdict)
+}
+
+type Scripts = std::collections::HashMap<OutPoint, ScriptBuf>;
+
+fn by_outpoint(
+    block: &chainsieve::bitcoin::Block,
+    scripts: Vec<ScriptBuf>,
+) -> anyhow::Result<Scripts> {
+    let spent: Vec<_> = block.txdata.iter().skip(1).flat_map(|tx| &tx.input).collect();
+    ensure!(
+        spent.len() == scripts.len(),
+        "{} of spent outputs, the block has {}",
+        count(scripts.len(), "script"),
+        count(spent.len(), "input")
+    );
+    Ok(spent.iter().map(|input| input.previous_output).zip(scripts).collect())
+}
+
+/// The filter of a block: from a file of filters, or alone.
+fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<Vec<u8>> {
+    let path = Path::new(argument);
+    if path.is_dir() || starts_with_magic(path) {
+        let mut found = None;
+        let damage = FilterFiles::open(path)?.for_each_batch(|batch, _, _| {
+            let of_block = batch.items().find(|item| item.block_hash == block);
+            found = of_block.map(|item| item.content.to_vec());
+            Ok(match found {
+                Some(_) => std::ops::ControlFlow::Break(()),
+                None => std::ops::ControlFlow::Continue(()),
+            })
+        })?;
+        return match (found, damage) {
+            (Some(content), _) => Ok(content),
+            (None, Some(damage)) => bail!("no filter of block {block}; {damage}"),
+            (None, None) => bail!("{}: no filter of block {block}", named(path)),
+        };
+    }
+    Ok(reader.one(argument, "filter")?.bytes)
+}
+
+fn starts_with_magic(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    let read = std::fs::File::open(path)
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start));
+    read.is_ok() && start == MAGIC
+}
+
+fn report(args: &AuditArgs, filter: &BlockFilter, verdict: &Verdict) -> anyhow::Result<Report> {
+    let hash = filter.filter_hash();
+    let elements = filter.gcs(Acceptance::Core).map(|gcs| gcs.num_elements()).ok();
+    let mut json = json!({
+        "verdict": name(verdict),
+        "block_hash": filter.block_hash.to_string(),
+        "filter_hash": hash.to_string(),
+        "elements": elements,
+    });
+    let mut page = Page::default();
+    let mut warnings = Vec::new();
+    page.heading(format!("{}: {}", name(verdict), words(verdict)));
+    let elements = elements.map_or_else(|| "not readable".into(), |count| grouped(count.into()));
+    page.fields(vec![
+        ("block", filter.block_hash.to_string()),
+        ("filter", format!("{}, hash {hash}", count(filter.content.len(), "byte"))),
+        ("elements", elements),
+    ]);
+    match verdict {
+        Verdict::Valid(Basis::Trusted) => {
+            json["basis"] = "trusted".into();
+            warnings.push(String::from(
+                "as good as who says which scripts the block spends; --prev-txs proves it",
+            ));
+        }
+        Verdict::Valid(Basis::Transactions) => json["basis"] = "transactions".into(),
+        Verdict::Invalid(refutation) => {
+            json["reason"] = words(verdict).into();
+            match (refutation.proof(), &args.proof_out) {
+                (Some(proof), out) => {
+                    let bytes = proof.encode();
+                    json["proof"] = json!({
+                        "evidence": evidence(&proof.evidence),
+                        "bytes": bytes.len(),
+                        "out": out.as_deref().map(named),
+                    });
+                    let mut line = format!("proof for anyone: {}", count(bytes.len(), "byte"));
+                    match out {
+                        Some(path) => {
+                            write(path, format!("{}\n", hex::encode(bytes)).as_bytes())?;
+                            line += &format!(", written to {}", named(path));
+                        }
+                        None => line += "; --proof-out writes it",
+                    }
+                    page.line(line);
+                }
+                (None, Some(_)) => warnings.push(String::from(
+                    "no proof for others, so none is written: it rests on scripts taken on trust",
+                )),
+                (None, None) => {}
+            }
+        }
+        Verdict::Suspicious(_) | Verdict::Undecidable(_) => {
+            json["reason"] = words(verdict).into();
+            warnings.push(String::from(
+                "the transactions whose outputs the block spends decide it: --prev-txs",
+            ));
+        }
+    }
+    json["warnings"] = warnings.clone().into();
+    page.warnings(&warnings);
+    Ok(Report { page, json, payload: None, exit: exit(verdict) })
+}
+
+fn name(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Valid(_) => "valid",
+        Verdict::Invalid(_) => "invalid",
+        Verdict::Suspicious(_) => "suspicious",
+        Verdict::Undecidable(_) => "undecidable",
+    }
+}
+
+fn words(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Valid(_) => "byte for byte the block's filter".into(),
+        Verdict::Invalid(Refutation::Proof(proof)) => evidence(&proof.evidence),
+        Verdict::Invalid(Refutation::TrustedMissing(outpoint)) => {
+            format!("the script of {outpoint}, which the block spends, is missing")
+        }
+        Verdict::Invalid(Refutation::TrustedUnequal) => {
+            "other elements than the scripts that the block creates and spends".into()
+        }
+        Verdict::Suspicious(suspicion) => {
+            let (tx, input) = suspicion.inputs.first().copied().unwrap_or_default();
+            format!(
+                "the script that input {input} of transaction {tx} seems to spend is missing, as of \
+                 {} in all; that proves nothing",
+                count(suspicion.inputs.len(), "input")
+            )
+        }
+        Verdict::Undecidable(unknown) => format!(
+            "nothing speaks against it; {} of unknown script, {} of the filter not explained",
+            count(unknown.inputs, "spent output"),
+            count(unknown.elements, "element")
+        ),
+    }
+}
+
+fn evidence(evidence: &Evidence) -> String {
+    match evidence {
+        Evidence::Malformed => "no filter in the one form that an encoder produces".into(),
+        Evidence::MissingOutput { transaction, vout } => {
+            format!(
+                "the script of output {vout} of transaction {} is missing",
+                position(transaction)
+            )
+        }
+        Evidence::MissingPrevout { spending, vin, .. }
+        | Evidence::MissingWrapped { spending, vin, .. } => {
+            format!(
+                "the script that input {vin} of transaction {} spends is missing",
+                position(spending)
+            )
+        }
+        Evidence::Unequal { .. } => "more, fewer or other elements than the block can have".into(),
+    }
+}
+
+fn position(proven: &ProvenTransaction) -> u32 {
+    proven.other.as_ref().map_or(0, |transaction| transaction.path.index)
+}
+
+fn exit(verdict: &Verdict) -> Exit {
+    match verdict {
+        Verdict::Valid(_) => Exit::Yes,
+        Verdict::Invalid(_) => Exit::Wrong,
+        Verdict::Suspicious(_) | Verdict::Undecidable(_) => Exit::Undecided,
+    }
+}
+
+pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
+    let Input { source, bytes } = Reader::default().one(&args.proof, "proof")?;
+    let proof = InvalidFilter::decode(&bytes).with_context(|| format!("proof, {source}"))?;
+    let expected = args.block_hash.unwrap_or(proof.block_hash);
+    let hash = filter_hash(&proof.filter);
+    let checked = proof.verify(expected, args.network.network());
+    let mut warnings = Vec::new();
+    if args.block_hash.is_none() {
+        warnings.push(format!(
+            "whether block {} is in the chain was not checked: --block-hash says which is meant",
+            proof.block_hash
+        ));
+    }
+    let json = json!({
+        "holds": checked.is_ok(),
+        "block_hash": proof.block_hash.to_string(),
+        "filter_hash": hash.to_string(),
+        "reason": checked.as_ref().map_or_else(ToString::to_string, |()| evidence(&proof.evidence)),
+        "warnings": warnings,
+    });
+    let mut page = Page::default();
+    page.heading(match &checked {
+        Ok(()) => format!("the proof holds: {}", evidence(&proof.evidence)),
+        Err(error) => format!("the proof does not hold: {error}"),
+    });
+    page.fields(vec![
+        ("block", proof.block_hash.to_string()),
+        ("filter", format!("{}, hash {hash}", count(proof.filter.len(), "byte"))),
+    ]);
+    page.warnings(&warnings);
+    Ok(Report { page, json, payload: None, exit: checked.is_ok().into() })
+}

@@ -1,0 +1,269 @@
+//! Blocks in order, each with the scripts that it spends where its source says them.
+
+use std::io::{BufRead, BufReader};
+
+use anyhow::{Context as _, bail, ensure};
+use chainsieve::bitcoin::block::{Header, Version};
+use chainsieve::bitcoin::consensus::encode::Decodable as _;
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::bitcoin::io::FromStd;
+use chainsieve::bitcoin::{Block, BlockHash, CompactTarget, ScriptBuf, Transaction};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::btc::decode;
+use crate::input::decode_hex;
+use crate::source::Source;
+
+/// A block from outside.
+#[derive(Debug)]
+pub(crate) struct SourcedBlock {
+    pub(crate) block: Block,
+    /// Where its source says it.
+    pub(crate) height: Option<u32>,
+    /// The scripts of the outputs that it spends, in the order of its inputs without the
+    /// coinbase's, where its source says them.
+    pub(crate) prevout_scripts: Option<Vec<ScriptBuf>>,
+}
+
+/// Hands over the blocks of a file, of standard input or of hex, one by one: JSON documents, lines
+/// of hex, or raw blocks one behind the other.
+pub(crate) fn for_each_block(
+    argument: &str,
+    mut take: impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut source = Source::open(argument, "block")?;
+    let name = source.name().to_owned();
+    let first = source.peek()?.iter().copied().find(|byte| !byte.is_ascii_whitespace());
+    match first {
+        _ if name.starts_with("hex ") => {
+            // Hex on the command line is decoded already.
+            let mut number = 0;
+            read_raw(&mut source, &mut number, &mut take)
+        }
+        None => bail!("{name}: nothing in it"),
+        Some(b'{' | b'[') => read_json(source, &mut take).with_context(|| name),
+        Some(byte) if byte.is_ascii_hexdigit() && is_hex_text(&mut source)? => {
+            read_lines(&mut source, &mut take).with_context(|| name)
+        }
+        Some(_) => {
+            let mut number = 0;
+            read_raw(&mut source, &mut number, &mut take)
+                .with_context(|| format!("{name}, block {number} of it"))
+        }
+    }
+}
+
+/// Whether what is seen of the source is all hex and white space; raw blocks have zeros early.
+fn is_hex_text(source: &mut Source) -> anyhow::Result<bool> {
+    let seen = source.peek()?;
+    Ok(seen.iter().take(160).all(|byte| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace()))
+}
+
+fn read_raw(
+    source: &mut Source,
+    number: &mut u64,
+    take: &mut impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    while !source.peek()?.is_empty() {
+        *number += 1;
+        let block = Block::consensus_decode(&mut FromStd::new(&mut *source))
+            .context("not a block, or one that ends early")?;
+        take(SourcedBlock { block, height: None, prevout_scripts: None }, source)?;
+    }
+    Ok(())
+}
+
+fn read_lines(
+    source: &mut Source,
+    take: &mut impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut line = String::new();
+    for number in 1_u64.. {
+        line.clear();
+        if source.read_line(&mut line)? == 0 {
+            break;
+        }
+        if line.trim().is_empty() {
+            continue;
+        }
+        let place = || format!("line {number}");
+        let block = decode(&decode_hex(line.trim()).with_context(place)?).with_context(place)?;
+        take(SourcedBlock { block, height: None, prevout_scripts: None }, source)
+            .with_context(place)?;
+    }
+    Ok(())
+}
+
+fn read_json(
+    mut source: Source,
+    take: &mut impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let is_array = source.peek()?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    if is_array {
+        let documents: Vec<Value> =
+            serde_json::from_reader(BufReader::new(&mut source)).context("JSON")?;
+        for (number, document) in (1_u64..).zip(documents) {
+            let place = || format!("element {number}");
+            take(sourced(document).with_context(place)?, &source).with_context(place)?;
+        }
+        return Ok(());
+    }
+    let mut number = 0_u64;
+    loop {
+        // The parser is made anew for each document, so that the source stays ours between them.
+        skip_whitespace(&mut source)?;
+        if source.peek()?.is_empty() {
+            return Ok(());
+        }
+        number += 1;
+        let place = || format!("document {number}");
+        let mut documents = serde_json::Deserializer::from_reader(&mut source).into_iter();
+        let document: Value = documents
+            .next()
+            .context("nothing behind white space")?
+            .context("JSON")
+            .with_context(place)?;
+        drop(documents);
+        take(sourced(document).with_context(place)?, &source).with_context(place)?;
+    }
+}
+
+fn skip_whitespace(source: &mut Source) -> anyhow::Result<()> {
+    loop {
+        let seen = source.peek()?;
+        let white = seen.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let all = white == seen.len();
+        source.consume(white);
+        if white == 0 || !all {
+            return Ok(());
+        }
+    }
+}
+
+/// A block with what it spends, as JSON: our own form, or what a node answers to `getblock` with
+/// verbosity 3.
+fn sourced(document: Value) -> anyhow::Result<SourcedBlock> {
+    if document.get("block").is_some() {
+        serde_json::from_value::<OwnDocument>(document)?.block()
+    } else if document.get("tx").is_some() {
+        serde_json::from_value::<GetBlock>(document)?.block()
+    } else {
+        bail!("neither a field block (hex) nor a field tx, as getblock with verbosity 3 answers")
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct OwnDocument {
+    block: String,
+    height: Option<u32>,
+    prevouts: Option<Vec<OwnPrevout>>,
+    prevout_scripts: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OwnPrevout {
+    script_pubkey: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+struct GetBlock {
+    hash: String,
+    height: u32,
+    version: i32,
+    merkleroot: String,
+    time: u32,
+    nonce: u32,
+    bits: String,
+    previousblockhash: Option<String>,
+    tx: Vec<NodeTransaction>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeTransaction {
+    hex: String,
+    vin: Vec<NodeInput>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeInput {
+    prevout: Option<NodePrevout>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodePrevout {
+    script_pub_key: NodeScript,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeScript {
+    hex: String,
+}
+
+impl OwnDocument {
+    fn block(self) -> anyhow::Result<SourcedBlock> {
+        let block =
+            decode(&decode_hex(&self.block).context("field block")?).context("field block")?;
+        let scripts = match (self.prevouts, self.prevout_scripts) {
+            (Some(prevouts), _) => {
+                Some(prevouts.into_iter().map(|prevout| prevout.script_pubkey).collect())
+            }
+            (None, scripts) => scripts,
+        };
+        let prevout_scripts = scripts.map(scripts_of).transpose()?;
+        Ok(SourcedBlock { block, height: self.height, prevout_scripts })
+    }
+}
+
+fn scripts_of(scripts: Vec<String>) -> anyhow::Result<Vec<ScriptBuf>> {
+    let script = |(number, hex): (usize, String)| {
+        decode_hex(&hex).map(ScriptBuf::from).with_context(|| format!("spent output {number}"))
+    };
+    scripts.into_iter().enumerate().map(script).collect()
+}
+
+impl GetBlock {
+    fn block(self) -> anyhow::Result<SourcedBlock> {
+        let bits = u32::from_str_radix(&self.bits, 16).context("field bits")?;
+        let header = Header {
+            version: Version::from_consensus(self.version),
+            prev_blockhash: match self.previousblockhash {
+                Some(hash) => hash.parse().context("field previousblockhash")?,
+                None => BlockHash::all_zeros(),
+            },
+            merkle_root: self.merkleroot.parse().context("field merkleroot")?,
+            time: self.time,
+            bits: CompactTarget::from_consensus(bits),
+            nonce: self.nonce,
+        };
+        let hash = header.block_hash();
+        let claimed: BlockHash = self.hash.parse().context("field hash")?;
+        ensure!(hash == claimed, "the fields hash to {hash}, field hash says {claimed}");
+        let mut txdata = Vec::with_capacity(self.tx.len());
+        let mut scripts = Some(Vec::new());
+        for (index, tx) in self.tx.into_iter().enumerate() {
+            let place = || format!("transaction {index}");
+            let transaction: Transaction =
+                decode(&decode_hex(&tx.hex).with_context(place)?).with_context(place)?;
+            for input in tx.vin.into_iter().filter(|_| index > 0) {
+                match (input.prevout, &mut scripts) {
+                    (Some(prevout), Some(scripts)) => {
+                        let hex = prevout.script_pub_key.hex;
+                        scripts.push(ScriptBuf::from(decode_hex(&hex).with_context(place)?));
+                    }
+                    // Verbosity 2 says nothing of what is spent.
+                    _ => scripts = None,
+                }
+            }
+            txdata.push(transaction);
+        }
+        let block = Block { header, txdata };
+        ensure!(
+            block.check_merkle_root(),
+            "the transactions are not those of the block's merkle root"
+        );
+        Ok(SourcedBlock { block, height: Some(self.height), prevout_scripts: scripts })
+    }
+}

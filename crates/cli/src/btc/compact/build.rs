@@ -1,0 +1,276 @@
+//! `btc filter build`.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter};
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use chainsieve::bitcoin::bip158::FilterHeader;
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction};
+use chainsieve::btc::bip158::container::{BatchReader, Header, Intact, Writer};
+use chainsieve::btc::bip158::{Acceptance, BlockFilter};
+use serde_json::json;
+
+use super::blocks::{SourcedBlock, for_each_block};
+use super::files::FilterFiles;
+use crate::args::UsageError;
+use crate::args::compact::BuildArgs;
+use crate::btc::decode;
+use crate::input::{Input, Reader, named};
+use crate::output::{Exit, Lines, Page, Report, count, grouped};
+use crate::progress::Progress;
+
+/// Enough to see what is built; --json prints all.
+const MAX_ROWS: u64 = 3;
+
+pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
+    let reader = Reader::of(args.blocks.iter().chain(&args.prev_txs))?;
+    let mut build = Build::new(args)?;
+    for argument in &args.prev_txs {
+        for Input { source, bytes } in reader.many(argument, "transaction")? {
+            let tx = decode(&bytes).with_context(|| format!("transaction, {source}"))?;
+            build.learn(&tx);
+        }
+    }
+    let mut lines = Lines::default();
+    let progress = Progress::over_files(args.blocks.iter().map(String::as_str));
+    let mut before = 0;
+    for argument in &args.blocks {
+        let mut at = 0;
+        for_each_block(argument, |block, source| {
+            let text = build.take(args, block, json)?;
+            at = source.offset();
+            progress.at(before + at);
+            Ok(progress.suspend(|| lines.print(&text))?)
+        })?;
+        before += at;
+    }
+    drop(progress);
+    build.report(args)
+}
+
+/// What was built so far.
+struct Build {
+    /// Where filters go, and the height that comes next: known from the first block on.
+    to: Option<Target>,
+    /// Outputs that may be spent later.
+    created: HashMap<OutPoint, ScriptBuf>,
+    last_block: Option<BlockHash>,
+    /// That over the last filter; not known if blocks above 0 come without the one before.
+    filter_header: Option<FilterHeader>,
+    first: u32,
+    next: u32,
+    blocks: u64,
+    bytes: u64,
+}
+
+enum Target {
+    Nowhere,
+    File(Writer<BufWriter<File>>),
+}
+
+impl Build {
+    fn new(args: &BuildArgs) -> anyhow::Result<Self> {
+        let mut build = Self {
+            to: None,
+            created: HashMap::new(),
+            last_block: None,
+            filter_header: args.previous_header,
+            first: 0,
+            next: 0,
+            blocks: 0,
+            bytes: 0,
+        };
+        match &args.out {
+            None => build.to = Some(Target::Nowhere),
+            Some(path) if args.append => build.go_on(args, path).with_context(|| named(path))?,
+            Some(path) => {
+                ensure!(
+                    !path.exists(),
+                    "{}: is there already; --append goes on behind its last filter",
+                    named(path)
+                );
+            }
+        }
+        Ok(build)
+    }
+
+    /// Goes on behind the last filter of a file. What is damaged at its end is cut off: it was
+    /// being written when something went wrong.
+    fn go_on(&mut self, args: &BuildArgs, path: &Path) -> anyhow::Result<()> {
+        let (intact, _) = BatchReader::new(BufReader::new(File::open(path)?))?.recover()?;
+        let Intact { header, .. } = intact;
+        let magic = args.network.network().magic().to_bytes();
+        ensure!(header.network_magic == magic, "filters of another network: see --network");
+        self.filter_header = Some(header.previous_filter_header);
+        let damage = FilterFiles::open(path)?.for_each_batch(|_, headers, _| {
+            self.filter_header = headers.last().copied().or(self.filter_header);
+            Ok(std::ops::ControlFlow::Continue(()))
+        })?;
+        let file = OpenOptions::new().append(true).open(path)?;
+        if damage.is_some() {
+            file.set_len(intact.bytes)?;
+        }
+        self.last_block = intact.last_block;
+        self.next = intact.next_height();
+        self.first = self.next;
+        self.to = Some(Target::File(Writer::resume(BufWriter::new(file), intact)));
+        Ok(())
+    }
+
+    fn learn(&mut self, tx: &Transaction) {
+        let txid = tx.compute_txid();
+        for (vout, output) in (0..).zip(&tx.output) {
+            self.created.insert(OutPoint { txid, vout }, output.script_pubkey.clone());
+        }
+    }
+
+    /// Builds the filter of the next block; returns its line.
+    fn take(
+        &mut self,
+        args: &BuildArgs,
+        SourcedBlock { block, height, prevout_scripts }: SourcedBlock,
+        json: bool,
+    ) -> anyhow::Result<String> {
+        self.start(args, &block.header.prev_blockhash, height)?;
+        if let Some(last) = self.last_block {
+            let previous = block.header.prev_blockhash;
+            ensure!(
+                previous == last,
+                "a block that follows on {previous}, the one before is {last}"
+            );
+        }
+        let filter = match prevout_scripts {
+            Some(scripts) => BlockFilter::from_prevout_scripts(&block, &scripts)?,
+            None => {
+                let filter = BlockFilter::new(&block, |outpoint| self.created.remove(outpoint))
+                    .context("--prev-txs takes the transactions whose outputs are spent")?;
+                block.txdata.iter().for_each(|tx| self.learn(tx));
+                filter
+            }
+        };
+        let elements = filter.gcs(Acceptance::Strict)?.num_elements();
+        if let Some(Target::File(writer)) = &mut self.to {
+            writer.append(&filter.block_hash, &filter.content)?;
+        }
+        self.filter_header = self.filter_header.map(|previous| filter.filter_header(&previous));
+        let height = self.next;
+        self.next = height.checked_add(1).context("no height is left")?;
+        self.last_block = Some(filter.block_hash);
+        self.blocks += 1;
+        self.bytes += filter.content.len() as u64;
+        if json {
+            let line = json!({
+                "height": height,
+                "hash": filter.block_hash.to_string(),
+                "elements": elements,
+                "bytes": filter.content.len(),
+                "filter": hex::encode(&filter.content),
+                "filter_hash": filter.filter_hash().to_string(),
+                "filter_header": self.filter_header.map(|header| header.to_string()),
+            });
+            return Ok(format!("{line}\n"));
+        }
+        Ok(match self.blocks {
+            ..=MAX_ROWS => {
+                let head = "height     elements  bytes    filter header\n";
+                let row = format!(
+                    "{:<9}  {:<8}  {:<7}  {}\n",
+                    grouped(height.into()),
+                    grouped(elements.into()),
+                    grouped(filter.content.len() as u64),
+                    self.header_words()
+                );
+                if self.blocks == 1 { format!("{head}{row}") } else { row }
+            }
+            blocks if blocks == MAX_ROWS + 1 => String::from("…\n"),
+            _ => String::new(),
+        })
+    }
+
+    /// Settles with the first block where the chain of filters starts.
+    fn start(
+        &mut self,
+        args: &BuildArgs,
+        previous: &BlockHash,
+        height: Option<u32>,
+    ) -> anyhow::Result<()> {
+        let is_first = *previous == BlockHash::all_zeros();
+        if self.blocks == 0 && self.last_block.is_none() {
+            let genesis = is_first.then_some(0);
+            let Some(start) = args.height.or(height).or(genesis) else {
+                return Err(
+                    UsageError("the height of the first block is not known: --height").into()
+                );
+            };
+            if start == 0 && self.filter_header.is_none() {
+                self.filter_header = Some(FilterHeader::all_zeros());
+            }
+            if self.filter_header.is_none() && args.out.is_some() {
+                return Err(UsageError(
+                    "--previous-header: filter headers go on from that of the block before",
+                )
+                .into());
+            }
+            (self.first, self.next) = (start, start);
+            if let Some(path) = &args.out {
+                let header = Header {
+                    network_magic: args.network.network().magic().to_bytes(),
+                    start_height: start,
+                    previous_filter_header: self.filter_header.unwrap_or(FilterHeader::all_zeros()),
+                };
+                let file = File::create_new(path).with_context(|| named(path))?;
+                self.to = Some(Target::File(Writer::create(BufWriter::new(file), header)?));
+            }
+        }
+        match height {
+            Some(height) if height != self.next => {
+                bail!("a block of height {height}, height {} comes next", self.next)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn header_words(&self) -> String {
+        self.filter_header.map_or_else(|| "not known".into(), |header| header.to_string())
+    }
+
+    fn report(self, args: &BuildArgs) -> anyhow::Result<Report> {
+        let header = self.header_words();
+        if let Some(Target::File(writer)) = self.to {
+            let file = writer.finish()?.into_inner().map_err(|error| anyhow!(error.to_string()))?;
+            file.sync_all()?;
+        }
+        let last = self.next.saturating_sub(1);
+        let mut warnings = Vec::new();
+        if self.blocks == 0 {
+            warnings.push(String::from("no block: nothing was built"));
+        }
+        let out = args.out.as_deref().map(named);
+        let json = json!({
+            "blocks": self.blocks,
+            "first": self.first,
+            "last": last,
+            "bytes": self.bytes,
+            "filter_header": self.filter_header.map(|header| header.to_string()),
+            "out": out,
+            "warnings": warnings,
+        });
+        let mut page = Page::default();
+        page.line("");
+        let heights = format!("height {} to {}", grouped(self.first.into()), grouped(last.into()));
+        let bytes = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        let mut fields = vec![
+            ("filters", format!("{}, {heights}, {}", grouped(self.blocks), count(bytes, "byte"))),
+            ("filter header", format!("{header}, height {}", grouped(last.into()))),
+        ];
+        if let Some(out) = out {
+            fields.push(("written to", out));
+        }
+        page.fields(fields);
+        page.warnings(&warnings);
+        Ok(Report { page, json, payload: None, exit: Exit::YesAfterLines })
+    }
+}

@@ -1,0 +1,133 @@
+//! `btc filter headers verify`.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use anyhow::{Context as _, ensure};
+use chainsieve::bitcoin::bip158::FilterHeader;
+use chainsieve::bitcoin::hashes::Hash as _;
+use serde_json::json;
+
+use super::files::FilterFiles;
+use crate::args::compact::{HeaderAt, VerifyHeadersArgs};
+use crate::input::named;
+use crate::output::{Page, Report, grouped};
+use crate::progress::Progress;
+
+pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
+    let mut given = given(args)?;
+    for &HeaderAt { height, header } in &args.header {
+        if let Some(other) = given.insert(height, header) {
+            ensure!(other == header, "two different filter headers of height {height} are given");
+        }
+    }
+    let files = FilterFiles::open(&args.filters)?;
+    let progress = Progress::over(files.bytes());
+    let first = files.header().start_height;
+    let (mut filters, mut compared) = (0_u32, 0_u64);
+    let mut last = None;
+    let mut mismatch = None;
+    let damage = files.for_each_batch(|batch, headers, bytes| {
+        for (item, header) in batch.items().zip(headers) {
+            filters += 1;
+            last = Some((item.height, item.block_hash, *header));
+            let Some(trusted) = given.get(&item.height) else { continue };
+            compared += 1;
+            if trusted != header {
+                mismatch = Some((item.height, *header, *trusted));
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        progress.at(bytes);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    drop(progress);
+    let (last, last_hash, header) = last.context("no filter in it")?;
+    let mut warnings = Vec::new();
+    let mut page = Page::default();
+    page.fields(vec![
+        (
+            "filters",
+            format!(
+                "{}, height {} to {}",
+                grouped(filters.into()),
+                grouped(first.into()),
+                grouped(last.into())
+            ),
+        ),
+        ("last block", last_hash.to_string()),
+        ("filter header", header.to_string()),
+        (
+            "compared",
+            match (&mismatch, compared) {
+                (Some((height, ..)), _) => {
+                    format!("differs at height {}", grouped((*height).into()))
+                }
+                (None, 0) => "to nothing".into(),
+                (None, compared) => format!("{} as given", grouped(compared)),
+            },
+        ),
+    ]);
+    if let Some((height, computed, trusted)) = &mismatch {
+        warnings.push(format!(
+            "height {height}: {computed} over these filters, {trusted} is given; the first that \
+             differs"
+        ));
+    } else if compared < given.len() as u64 {
+        let rest = given.len() as u64 - compared;
+        warnings.push(format!("{} filter headers given are of other heights", grouped(rest)));
+    }
+    if given.is_empty() {
+        warnings.push(String::from(
+            "the headers follow from the filters; whether these are the true ones shows a filter \
+             header that you trust: --headers, --header",
+        ));
+    }
+    let damage = damage.map(|damage| damage.to_string());
+    warnings.extend(damage.clone());
+    let exit = mismatch.is_none() && damage.is_none();
+    let json = json!({
+        "filters": filters,
+        "first": first,
+        "last": last,
+        "last_hash": last_hash.to_string(),
+        "filter_header": header.to_string(),
+        "compared": compared,
+        "mismatch": mismatch.map(|(height, computed, given)| json!({
+            "height": height,
+            "computed": computed.to_string(),
+            "given": given.to_string(),
+        })),
+        "damage": damage,
+        "warnings": warnings,
+    });
+    page.warnings(&warnings);
+    Ok(Report { page, json, payload: None, exit: exit.into() })
+}
+
+/// The list of `--headers`, by height.
+fn given(args: &VerifyHeadersArgs) -> anyhow::Result<BTreeMap<u32, FilterHeader>> {
+    let Some(path) = &args.headers else { return Ok(BTreeMap::new()) };
+    let bytes = std::fs::read(path).with_context(|| named(path))?;
+    let headers = match str::from_utf8(&bytes) {
+        Ok(text) => from_lines(text),
+        Err(_) => from_raw(&bytes),
+    };
+    let headers = headers.with_context(|| named(path))?;
+    Ok((args.headers_from..).zip(headers).collect())
+}
+
+fn from_lines(text: &str) -> anyhow::Result<Vec<FilterHeader>> {
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(number, line): (u32, _)| {
+            line.trim().parse().with_context(|| format!("line {number}: not a filter header"))
+        })
+        .collect()
+}
+
+fn from_raw(bytes: &[u8]) -> anyhow::Result<Vec<FilterHeader>> {
+    let (headers, rest) = bytes.as_chunks::<32>();
+    ensure!(rest.is_empty(), "{} bytes, not a multiple of 32", grouped(bytes.len() as u64));
+    Ok(headers.iter().map(|header| FilterHeader::from_byte_array(*header)).collect())
+}

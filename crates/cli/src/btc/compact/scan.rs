@@ -1,0 +1,329 @@
+//! `btc filter scan`.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+use chainsieve::bitcoin::bip158::FilterHeader;
+use chainsieve::btc::bip158::scan::{Candidate, Cursor, Reason, Scan, WalletId, Wallets};
+use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
+use chainsieve::simd::Backend;
+use serde_json::json;
+
+use super::files::FilterFiles;
+use super::scripts::{self, WatchedScript};
+use crate::args::UsageError;
+use crate::args::compact::{HeaderAt, ScanArgs};
+use crate::input::Reader;
+use crate::output::{Exit, Lines, Page, Report, count, grouped};
+use crate::progress::Progress;
+
+pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from > to
+    {
+        return Err(UsageError("--from is greater than --to").into());
+    }
+    let reader = Reader::of(args.watch.items.iter())?;
+    let scripts = scripts::read(&args.watch, &reader)?;
+    if scripts.is_empty() {
+        return Err(UsageError("nothing to look for: give items, --file or -; see --help").into());
+    }
+    if let Some(threads) = args.threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
+        pool.build_global().context("--threads")?;
+    }
+    let files = FilterFiles::open(&args.filters)?;
+    let network = args.watch.network.network();
+    ensure!(
+        files.header().network_magic == network.magic().to_bytes(),
+        "the filters are of another network than {}: see --network",
+        args.watch.network
+    );
+    let start = files.header().start_height;
+    let from = args.from.unwrap_or(start);
+    ensure!(from >= start, "--from {from}: the filters start at height {start}");
+    let mut look = Look::new(args, scripts, start)?;
+    look.over(&files, json)?;
+    look.report(json)
+}
+
+/// A scan and what it has found.
+struct Look<'a> {
+    args: &'a ScanArgs,
+    scan: Scan,
+    watched: Watched,
+    /// The first height that is asked, and the one behind the last.
+    first: Option<u32>,
+    next: u32,
+    filter_header: Option<FilterHeader>,
+    /// Heights of the filter headers given that are as computed.
+    compared: Vec<u32>,
+    hits: u64,
+    warnings: Vec<String>,
+    started: Instant,
+}
+
+/// The scripts, by their index in the scan.
+struct Watched {
+    wallet: WalletId,
+    scripts: Vec<WatchedScript>,
+    /// The next index of each ranged descriptor that is extended.
+    ranged: HashMap<String, u32>,
+    gap_limit: Option<u32>,
+}
+
+impl<'a> Look<'a> {
+    fn new(args: &'a ScanArgs, scripts: Vec<WatchedScript>, start: u32) -> anyhow::Result<Self> {
+        // Filters before --from are read for the headers over them, and not asked.
+        let mut scan = Scan::new(Backend::best(), Cursor::at(start));
+        let wallet = scan.wallets_mut().add(args.from.unwrap_or(start));
+        scan.wallets_mut().extend(wallet, scripts.iter().map(|watched| &watched.script));
+        let mut ranged = HashMap::new();
+        for watched in &scripts {
+            if let Some(index) = watched.index
+                && is_ranged(&watched.item).unwrap_or(false)
+            {
+                let next: &mut u32 = ranged.entry(watched.item.clone()).or_default();
+                *next = (*next).max(index + 1);
+            }
+        }
+        if args.gap_limit.is_some() && ranged.is_empty() {
+            return Err(
+                UsageError("--gap-limit is for ranged descriptors, and none is given").into()
+            );
+        }
+        let watched = Watched { wallet, scripts, ranged, gap_limit: args.gap_limit };
+        Ok(Self {
+            args,
+            scan,
+            watched,
+            first: None,
+            next: 0,
+            filter_header: None,
+            compared: Vec::new(),
+            hits: 0,
+            warnings: Vec::new(),
+            started: Instant::now(),
+        })
+    }
+
+    fn over(&mut self, files: &FilterFiles, json: bool) -> anyhow::Result<()> {
+        let to = self.args.to.unwrap_or(u32::MAX);
+        let progress = Progress::over(files.bytes());
+        let mut lines = Lines::default();
+        let damage = files.for_each_batch(|batch, headers, bytes| {
+            let items = || batch.items().take_while(|item| item.height <= to);
+            let mut text = String::new();
+            let (watched, hits) = (&mut self.watched, &mut self.hits);
+            let outcome = self.scan.par_scan(items(), |candidate, wallets| {
+                if *hits == 0 && !json {
+                    text += HEAD;
+                }
+                *hits += 1;
+                text += &watched.line(&candidate, json);
+                match watched.extend(&candidate, wallets) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => ControlFlow::Break(error),
+                }
+            })?;
+            if let ControlFlow::Break(error) = outcome {
+                return Err(error);
+            }
+            for (item, header) in items().zip(headers) {
+                self.first.get_or_insert(item.height);
+                self.next = item.height + 1;
+                self.filter_header = Some(*header);
+                self.compare(item.height, header)?;
+            }
+            progress.at(bytes);
+            progress.suspend(|| lines.print(&text))?;
+            let is_last = self.next > to;
+            Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if let Some(damage) = damage {
+            self.warnings.push(damage.to_string());
+        }
+        Ok(())
+    }
+
+    /// Compares a filter header with those that the user trusts.
+    fn compare(&mut self, height: u32, computed: &FilterHeader) -> anyhow::Result<()> {
+        for HeaderAt { header, .. } in
+            self.args.header.iter().filter(|given| given.height == height)
+        {
+            if header != computed {
+                bail!(
+                    "filter header of height {height}: {computed} over these filters, {header} is \
+                     trusted: no filter up to there says anything"
+                );
+            }
+            self.compared.push(height);
+        }
+        Ok(())
+    }
+
+    fn report(mut self, json: bool) -> anyhow::Result<Report> {
+        let Some(first) = self.first else { bail!("no filter: nothing was asked") };
+        let (first, last) = (first.max(self.args.from.unwrap_or(first)), self.next - 1);
+        ensure!(first <= last, "the filters end at height {last}, before --from {first}");
+        if let Some(to) = self.args.to.filter(|&to| to > last) {
+            self.warnings.push(format!("the filters end at height {last}, --to is {to}"));
+        }
+        let missed: Vec<_> = self
+            .args
+            .header
+            .iter()
+            .filter(|given| !self.compared.contains(&given.height))
+            .collect();
+        for HeaderAt { height, .. } in missed {
+            self.warnings
+                .push(format!("--header: no filter of height {height}, nothing to compare"));
+        }
+        let compared_to = self.compared.iter().max().copied();
+        match compared_to {
+            None => self.warnings.push(String::from(
+                "a \"no\" is as good as the source of the filters: with a filter header that you \
+                 trust, --header compares",
+            )),
+            Some(height) if height < last => self
+                .warnings
+                .push(format!("filters above height {height} were compared to nothing")),
+            Some(_) => {}
+        }
+        let statistics = *self.scan.statistics();
+        let header = self.filter_header.map(|header| header.to_string()).unwrap_or_default();
+        let seconds = self.started.elapsed().as_secs_f64();
+        let record = json!({
+            "filters": statistics.filters,
+            "first": first,
+            "last": last,
+            "bytes": statistics.bytes,
+            "hits": self.hits,
+            "scripts": self.watched.scripts.len(),
+            "expected_by_chance": statistics.expected_false(),
+            "filter_header": header,
+            "compared_to": compared_to,
+            "seconds": seconds,
+            "warnings": self.warnings,
+        });
+        let mut page = Page::default();
+        if self.hits > 0 && !json {
+            page.line("");
+        }
+        let bytes = usize::try_from(statistics.bytes).unwrap_or(usize::MAX);
+        page.fields(vec![
+            (
+                "filters",
+                format!(
+                    "{}, height {} to {}, {}",
+                    grouped(statistics.filters),
+                    grouped(first.into()),
+                    grouped(last.into()),
+                    count(bytes, "byte")
+                ),
+            ),
+            ("scripts", grouped(self.watched.scripts.len() as u64)),
+            (
+                "candidates",
+                format!(
+                    "{}; about {:.2} expected by chance",
+                    grouped(statistics.candidates),
+                    statistics.expected_false()
+                ),
+            ),
+            (
+                "filter header",
+                match compared_to {
+                    Some(height) if height >= last => format!("{header}, as given"),
+                    _ => format!("{header} at height {}", grouped(last.into())),
+                },
+            ),
+        ]);
+        page.warnings(&self.warnings);
+        let exit = if self.hits > 0 { Exit::YesAfterLines } else { Exit::NoAfterLines };
+        Ok(Report { page, json: record, payload: None, exit })
+    }
+}
+
+const HEAD: &str =
+    "height     block                                                             why\n";
+
+impl Watched {
+    fn line(&self, candidate: &Candidate, json: bool) -> String {
+        let Candidate { height, block_hash, reason } = candidate;
+        let found: Vec<&WatchedScript> = match reason {
+            Reason::Scripts { indices, .. } => {
+                indices.iter().filter_map(|&index| self.scripts.get(index)).collect()
+            }
+            Reason::NoAnswer(_) => Vec::new(),
+        };
+        if json {
+            let mut line = json!({ "height": height, "hash": block_hash.to_string() });
+            match reason {
+                Reason::NoAnswer(why) => line["candidate"] = why.to_string().into(),
+                Reason::Scripts { .. } => {
+                    let script = |watched: &&WatchedScript| {
+                        json!({
+                            "item": watched.item,
+                            "index": watched.index,
+                            "script": hex::encode(&watched.script),
+                        })
+                    };
+                    line["scripts"] = found.iter().map(script).collect();
+                }
+            }
+            return format!("{line}\n");
+        }
+        let why = match reason {
+            Reason::NoAnswer(why) => format!("the filter says nothing: {why}"),
+            Reason::Scripts { .. } => {
+                let words = found.iter().map(|watched| words(watched)).collect::<Vec<_>>();
+                words.join(", ")
+            }
+        };
+        format!("{:<9}  {block_hash}  {why}\n", grouped((*height).into()))
+    }
+
+    /// Adds the scripts that the last one found of a descriptor brings up.
+    fn extend(&mut self, candidate: &Candidate, wallets: &mut Wallets) -> anyhow::Result<()> {
+        let (Some(gap), Reason::Scripts { indices, .. }) = (self.gap_limit, &candidate.reason)
+        else {
+            return Ok(());
+        };
+        for &index in indices {
+            let Some(WatchedScript { item, index: Some(index), .. }) = self.scripts.get(index)
+            else {
+                continue;
+            };
+            let item = item.clone();
+            let end = index.saturating_add(gap).min(HARDENED - 1);
+            let Some(next) = self.ranged.get_mut(&item).filter(|next| **next <= end) else {
+                continue;
+            };
+            for derived in descriptor_scripts(&item, *next..=end)? {
+                wallets.push(self.wallet, derived.script.as_bytes());
+                let (index, script) = (derived.index, derived.script);
+                self.scripts.push(WatchedScript { item: item.clone(), index, script });
+            }
+            *next = end + 1;
+        }
+        Ok(())
+    }
+}
+
+/// Indices from here on are hardened (BIP32).
+const HARDENED: u32 = 1 << 31;
+
+/// The item that a script stands for, short.
+fn words(watched: &WatchedScript) -> String {
+    let short = |text: &str| match text.char_indices().nth(44) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    };
+    match watched.index {
+        Some(index) => format!("{} index {index}", short(&watched.item)),
+        None => short(&watched.item),
+    }
+}

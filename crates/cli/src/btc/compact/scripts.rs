@@ -1,0 +1,98 @@
+//! Scripts to look for in compact filters: what each item of the command line stands for.
+
+use std::path::Path;
+use std::str::FromStr as _;
+
+use anyhow::{Context as _, bail};
+use chainsieve::bitcoin::{Network, PublicKey, ScriptBuf};
+use chainsieve::btc::descriptors::descriptor_scripts;
+
+use crate::args::{Range, WatchArgs};
+use crate::btc::watch::{Kind, address, check_descriptor_keys, detect, read_lines};
+use crate::input::{Reader, decode_hex, named, shorten};
+
+/// A script, and the item that asked for it.
+#[derive(Debug, Clone)]
+pub(crate) struct WatchedScript {
+    pub(crate) item: String,
+    /// The index of a ranged descriptor.
+    pub(crate) index: Option<u32>,
+    pub(crate) script: ScriptBuf,
+}
+
+/// All scripts that the command line asks for.
+pub(crate) fn read(args: &WatchArgs, reader: &Reader) -> anyhow::Result<Vec<WatchedScript>> {
+    let network = args.network.network();
+    let mut scripts = Vec::new();
+    let expand = |text: &str| {
+        let (kind, value) = detect(text)?;
+        expand(kind, value, network, &args.range)
+    };
+    for item in args.items.iter().filter(|item| *item != "-") {
+        scripts.extend(expand(item)?);
+    }
+    let stdin = args.items.iter().any(|item| item == "-").then(|| Path::new("-"));
+    for path in stdin.into_iter().chain(args.file.iter().map(AsRef::as_ref)) {
+        let text = reader.text(path)?;
+        let name = if path.as_os_str() == "-" { "standard input".into() } else { named(path) };
+        let items = read_lines(&text, &name, expand)?;
+        if items.is_empty() {
+            bail!("{name}: nothing to look for in it");
+        }
+        scripts.extend(items.into_iter().flatten());
+    }
+    Ok(scripts)
+}
+
+fn expand(
+    kind: Kind,
+    text: &str,
+    network: Network,
+    range: &Range,
+) -> anyhow::Result<Vec<WatchedScript>> {
+    let one = |script| WatchedScript { item: text.to_owned(), index: None, script };
+    let item = || format!("{} {}", kind.name(), shorten(text));
+    Ok(match kind {
+        Kind::Address => vec![one(address(text, network).with_context(item)?.script_pubkey())],
+        Kind::Script => {
+            let script = ScriptBuf::from(decode_hex(text).with_context(item)?);
+            if script.is_empty() || script.is_op_return() {
+                bail!(
+                    "{}: filters leave out empty scripts and those that start with OP_RETURN",
+                    item()
+                );
+            }
+            vec![one(script)]
+        }
+        Kind::Key => key_scripts(PublicKey::from_str(text).with_context(item)?)
+            .into_iter()
+            .map(one)
+            .collect(),
+        // Not shown in errors: it may hold a private key.
+        Kind::Descriptor => {
+            check_descriptor_keys(text, network)?;
+            let script = |derived: chainsieve::btc::descriptors::DescriptorScript| WatchedScript {
+                item: text.to_owned(),
+                index: derived.index,
+                script: derived.script,
+            };
+            descriptor_scripts(text, range.0.clone())?.into_iter().map(script).collect()
+        }
+        Kind::Outpoint | Kind::Txid | Kind::Data => bail!(
+            "{}: a compact filter holds whole scripts only; give the script of the coin, or an address",
+            item()
+        ),
+    })
+}
+
+/// What Bitcoin Core's descriptor `combo` stands for: the key itself, its hash, and, of a
+/// compressed one, both kinds of segwit version 0.
+fn key_scripts(key: PublicKey) -> Vec<ScriptBuf> {
+    let mut scripts = vec![ScriptBuf::new_p2pk(&key), ScriptBuf::new_p2pkh(&key.pubkey_hash())];
+    if let Ok(hash) = key.wpubkey_hash() {
+        let program = ScriptBuf::new_p2wpkh(&hash);
+        scripts.push(ScriptBuf::new_p2sh(&program.script_hash()));
+        scripts.push(program);
+    }
+    scripts
+}

@@ -1,0 +1,69 @@
+//! A wallet of `bdk_wallet` brought up to date from compact filters: mainnet's blocks 0 to 255, and
+//! the key that received the first coins and made the first payment.
+//!
+//! `cargo run --example scan_for_bdk`
+
+use std::error::Error;
+use std::ops::ControlFlow;
+
+use bdk_wallet::{KeychainKind, Wallet};
+use bitcoin::consensus::encode::deserialize_hex;
+use bitcoin::{Block, Network};
+use chainsieve::btc::bip158::container::Records;
+use chainsieve::btc::bip158::scan::{Cursor, Scan, WalletId, Wallets};
+use chainsieve::simd::Backend;
+
+/// The filters of mainnet's first 256 blocks; and the blocks, as peers would send them.
+const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
+const BLOCKS: &str = include_str!("../fixtures/bitcoin/mainnet_0-255.json");
+/// Addresses behind the last one that was used.
+const LOOK_AHEAD: u32 = 20;
+const KEY: &str = "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let blocks: Vec<serde_json::Value> = serde_json::from_str(BLOCKS)?;
+    let block =
+        |height: u32| deserialize_hex::<Block>(blocks[height as usize]["block"].as_str()?).ok();
+    let mut wallet = Wallet::create_single(format!("pk({KEY})"))
+        .network(Network::Bitcoin)
+        .create_wallet_no_persist()?;
+
+    let mut scan = Scan::new(Backend::best(), Cursor::at(0));
+    let id = scan.wallets_mut().add(1);
+    look_ahead(&wallet, id, scan.wallets_mut());
+    let mut fetched = Vec::new();
+    let outcome =
+        scan.scan(Records::new(FILTERS)?.map_while(Result::ok), |candidate, wallets| {
+            // A client fetches the block from a peer here.
+            let block = block(candidate.height).expect("a block of the fixture");
+            fetched.push(candidate.height);
+            let tip = wallet.latest_checkpoint();
+            let below = tip.iter().find(|point| point.height() < candidate.height);
+            let below = below.expect("the genesis block is always there").block_id();
+            match wallet.apply_block_connected_to(&block, candidate.height, below) {
+                Ok(()) => look_ahead(&wallet, id, wallets),
+                Err(error) => return ControlFlow::Break(error),
+            }
+            ControlFlow::Continue(())
+        })?;
+    if let ControlFlow::Break(error) = outcome {
+        return Err(error.into());
+    }
+
+    println!("{} filters asked, blocks fetched: {fetched:?}", scan.statistics().filters);
+    println!("{} transactions, {}", wallet.transactions().count(), wallet.balance().total());
+    Ok(())
+}
+
+/// Adds the scripts up to some behind the last one used. Where that adds any, the filter at hand
+/// and all later ones are asked for them.
+fn look_ahead(wallet: &Wallet, id: WalletId, wallets: &mut Wallets) {
+    let external = KeychainKind::External;
+    let descriptor = wallet.public_descriptor(external);
+    let used = wallet.spk_index().last_used_index(external).map_or(0, |index| index + 1);
+    let end = if descriptor.has_wildcard() { used + LOOK_AHEAD } else { 1 };
+    for index in wallets.scripts(id).len() as u32..end {
+        let script = descriptor.at_derivation_index(index).map(|derived| derived.script_pubkey());
+        wallets.push(id, script.expect("an index that is not hardened").as_bytes());
+    }
+}

@@ -1,0 +1,80 @@
+//! What LDK registers with its `chain::Filter`, found through filters: the first coin ever spent.
+//!
+//! `cargo run --example watch_for_ldk`
+
+use std::error::Error;
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+
+use bitcoin::consensus::encode::deserialize_hex;
+use bitcoin::{Block, Network, OutPoint, Script, ScriptBuf, Txid};
+use chainsieve::btc::bip158::BoundBlock;
+use chainsieve::btc::bip158::block_scan::{History, Reason, Watch};
+use chainsieve::btc::bip158::container::Records;
+use chainsieve::btc::bip158::scan::{Cursor, Scan, Wallets};
+use chainsieve::simd::Backend;
+use lightning::chain::{Filter, WatchedOutput, transaction};
+
+const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
+const BLOCKS: &str = include_str!("../fixtures/bitcoin/mainnet_0-255.json");
+
+/// Keeps what is registered until the scan takes it: LDK may call in the midst of one.
+#[derive(Default)]
+struct Registered(Mutex<Vec<(Option<OutPoint>, ScriptBuf)>>);
+
+impl Filter for Registered {
+    fn register_tx(&self, _txid: &Txid, script_pubkey: &Script) {
+        self.0.lock().expect("no panic").push((None, script_pubkey.to_owned()));
+    }
+
+    fn register_output(&self, WatchedOutput { outpoint, script_pubkey, .. }: WatchedOutput) {
+        let outpoint = Some(outpoint.into_bitcoin_outpoint());
+        self.0.lock().expect("no panic").push((outpoint, script_pubkey));
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let blocks: Vec<serde_json::Value> = serde_json::from_str(BLOCKS)?;
+    let block = |at: u32| deserialize_hex::<Block>(blocks[at as usize]["block"].as_str()?).ok();
+    let registered = Registered::default();
+    // A channel monitor does this for its funding output.
+    let funding = block(9).expect("a block of the fixture").txdata.remove(0);
+    registered.register_output(WatchedOutput {
+        block_hash: None,
+        outpoint: transaction::OutPoint { txid: funding.compute_txid(), index: 0 },
+        script_pubkey: funding.output[0].script_pubkey.clone(),
+    });
+
+    let mut watch = Watch::new();
+    let mut scan = Scan::new(Backend::best(), Cursor::at(10));
+    let wallet = scan.wallets_mut().add(10);
+    let take = |wallets: &mut Wallets, watch: &mut Watch| {
+        for (outpoint, script) in registered.0.lock().expect("no panic").drain(..) {
+            wallets.push(wallet, script.as_bytes());
+            match outpoint {
+                Some(outpoint) => watch.add_outpoint(outpoint, script),
+                None => watch.add_script(script, History::Complete),
+            };
+        }
+    };
+    take(scan.wallets_mut(), &mut watch);
+    let filters = Records::new(FILTERS)?.map_while(Result::ok).skip(10);
+    let outcome = scan.scan(filters, |candidate, wallets| {
+        let block = block(candidate.height).expect("a block of the fixture");
+        match BoundBlock::bind(&block, candidate.block_hash, Network::Bitcoin) {
+            Err(error) => return ControlFlow::Break(error),
+            // `Confirm::transactions_confirmed` hears of them. If it registers a new script, this
+            // block comes again.
+            Ok(bound) => {
+                for tx in watch.scan(candidate.height, &bound).transactions {
+                    let spent =
+                        tx.reasons.iter().filter(|reason| matches!(reason, Reason::Spent { .. }));
+                    println!("block {}: {} spends {}", candidate.height, tx.txid, spent.count());
+                }
+            }
+        }
+        take(wallets, &mut watch);
+        ControlFlow::Continue(())
+    })?;
+    outcome.break_value().map_or(Ok(()), |error| Err(error.into()))
+}

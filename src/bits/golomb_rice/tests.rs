@@ -1,0 +1,191 @@
+//! Every backend against codes taken bit by bit.
+
+use alloc::vec::Vec;
+
+use super::lockstep::Plan;
+use super::{LANE_CHAINS_FROM, PLAIN_CHAINS_FROM, code_bits, put, sums};
+use crate::bits::bit_stream::BitWriter;
+use crate::simd::Backend;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// The distances between `count` numbers below `count * m`, as in a set.
+    fn distances(&mut self, count: u64, m: u64) -> Vec<u64> {
+        let mut values: Vec<u64> = (0..count).map(|_| self.below(count * m)).collect();
+        values.sort_unstable();
+        let before = [0].into_iter().chain(values.iter().copied());
+        before.zip(&values).map(|(before, value)| value - before).collect()
+    }
+}
+
+fn encode(values: &[u64], p: u8) -> Vec<u8> {
+    let mut writer = BitWriter::default();
+    for value in values {
+        put(&mut writer, *value, p);
+    }
+    let bytes = writer.finish();
+    let bits: u64 = values.iter().map(|value| code_bits(*value, p)).sum();
+    assert_eq!(bytes.len() as u64, bits.div_ceil(8));
+    bytes
+}
+
+/// The definition: a bit at a time.
+fn bit_by_bit(codes: &[u8], p: u8, count: usize) -> (Vec<u64>, Option<u64>) {
+    let mut bits = codes.iter().flat_map(|byte| (0..8).map(move |i| byte >> (7 - i) & 1));
+    let mut position = 0;
+    let mut next = || {
+        position += 1;
+        bits.next().map(u64::from)
+    };
+    let mut sums = Vec::new();
+    let mut sum = 0_u128;
+    while sums.len() < count {
+        let mut code = || {
+            let mut quotient = 0;
+            while next()? == 1 {
+                quotient += 1;
+            }
+            (0..p).try_fold(quotient, |value, _| Some(value << 1 | u128::from(next()?)))
+        };
+        let Some(value) = code() else { return (sums, None) };
+        sum = (sum + value).min(u64::MAX.into());
+        sums.push(u64::try_from(sum).unwrap());
+    }
+    (sums, Some(position))
+}
+
+/// Compares all backends, into a vector used before. Returns whether the bytes hold the codes.
+fn check(codes: &[u8], p: u8, count: usize, what: &str) -> bool {
+    let (expected, end) = bit_by_bit(codes, p, count);
+    for backend in Backend::available() {
+        let mut found = alloc::vec![7; count / 2];
+        assert_eq!(sums(backend, codes, p, count, &mut found), end, "{what}, {backend:?}");
+        assert!(found == expected, "{what}, {backend:?}");
+    }
+    end.is_some()
+}
+
+#[test]
+fn sets_of_all_sizes_and_parameters() {
+    let mut random = Random(1);
+    for (p, m) in [(19, 784_931), (0, 1), (1, 3), (8, 300), (19, 100), (19, 8_000_000)]
+        .into_iter()
+        .chain([(20, 1 << 20), (22, 6_000_000), (24, 1 << 24), (25, 1 << 25), (32, 1 << 32)])
+    {
+        for count in [0, 1, 2, 3, 50, 400, 599, 600, 601, 1_000, 1_100, 1_101, 5_000, 5_003, 20_000]
+        {
+            let distances = random.distances(count, m);
+            let codes = encode(&distances, p);
+            let what = alloc::format!("p {p}, m {m}, {count} values");
+            assert!(check(&codes, p, distances.len(), &what));
+            let (found, _) = bit_by_bit(&codes, p, distances.len());
+            let sum = |sum: &mut u64, distance: &u64| {
+                *sum += distance;
+                Some(*sum)
+            };
+            assert!(distances.iter().scan(0, sum).eq(found), "{what}: not what was encoded");
+        }
+    }
+}
+
+#[test]
+fn sets_cut_short_and_changed() {
+    let mut random = Random(2);
+    let distances = random.distances(1_500, 784_931);
+    let codes = encode(&distances, 19);
+    let mut whole = 0;
+    for round in 0..300 {
+        let mut codes = codes.clone();
+        if round % 3 == 0 {
+            codes.truncate(usize::try_from(random.below(codes.len() as u64)).unwrap());
+        }
+        if round % 3 != 1 {
+            for _ in 0..1 << random.below(8) {
+                let at = usize::try_from(random.below(codes.len().max(1) as u64)).unwrap();
+                if let Some(byte) = codes.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+        }
+        if round % 3 == 1 {
+            // Long quotients at places of all kinds.
+            let at = usize::try_from(random.below(codes.len() as u64 - 20)).unwrap();
+            let length = usize::try_from(random.below(20)).unwrap();
+            codes[at..at + length].fill(0xff);
+        }
+        whole += usize::from(check(&codes, 19, 1_500, "changed"));
+    }
+    // Most that are not cut end in their padding or before.
+    assert!((20..280).contains(&whole), "{whole} of 300 are whole");
+}
+
+#[test]
+fn bytes_of_any_kind() {
+    let mut random = Random(3);
+    for p in [0, 3, 15, 19, 21, 24, 32] {
+        for round in 0..20 {
+            let ones = random.below(5);
+            let length = random.below(6_000);
+            let byte = |_: u64| {
+                let a = random.next();
+                let b = random.next();
+                // From nearly all ones to nearly all zeros.
+                [a, a | b, a & b, a | b | b >> 32, a & b & b >> 32][usize::try_from(ones).unwrap()]
+                    .to_le_bytes()[0]
+            };
+            let codes: Vec<u8> = (0..length).map(byte).collect();
+            let most = codes.len() as u64 * 8 / (u64::from(p) + 1);
+            for share in [1, 2, 3] {
+                let count = usize::try_from(most * share / 3).unwrap();
+                check(&codes, p, count, &alloc::format!("p {p}, round {round}, {count} values"));
+            }
+        }
+    }
+}
+
+/// Parsers that start between two codes of such streams never come upon one.
+#[test]
+fn streams_on_which_parsers_never_meet() {
+    let count = 4_000;
+    for (p, value) in [(19, 0), (19, 1), (19, 0x2_aaaa), (19, 0x7_fffe), (20, 3 << 20), (15, 1)] {
+        let mut values = alloc::vec![value; count];
+        let codes = encode(&values, p);
+        assert!(check(&codes, p, count, "one value over and over"));
+        // They meet at one place.
+        values[count / 2] ^= 0x155;
+        assert!(check(&encode(&values, p), p, count, "one value over and over, but for one"));
+    }
+    for byte in [0x00, 0xff, 0x55, 0xaa, 0x0f, 0x7f, 0xfe] {
+        let codes = [byte; 10_000];
+        check(&codes, 19, count, "one byte over and over");
+        check(&codes, 19, 3_500, "one byte over and over");
+    }
+}
+
+/// What bounds the work on a stream where parsers don't meet: those of four take as long as two
+/// fifths as many codes of one, those of sixteen as a sixth; and the codes are read again.
+#[test]
+fn parsers_read_little_more_than_there_is() {
+    let all = alloc::vec![0; 30_000 * 21 / 8 + 1];
+    for (chains, from, most) in [(4, PLAIN_CHAINS_FROM, 1.4), (16, LANE_CHAINS_FROM, 2.1)] {
+        for count in from..30_000 {
+            let plan = Plan::new(chains, &all[..count * 21 / 8 + 1], count).unwrap();
+            let read = f64::from(u32::try_from(plan.each * chains).unwrap());
+            let of = f64::from(u32::try_from(count).unwrap());
+            assert!((0.99..=most).contains(&(read / of)), "{chains} parsers read {read} of {of}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Records out of memory; what a record is, byte by byte, is decided here alone.
+
+use bitcoin::BlockHash;
+use bitcoin::hashes::Hash as _;
+
+use super::{ContainerError, Header, MAX_FILTER_LENGTH, Place, field};
+use crate::btc::bip158::scan::FilterItem;
+
+/// What is in front of a filter: its length and its block's hash.
+pub(super) const FRONT: usize = 36;
+/// What is around a filter.
+pub(super) const AROUND: u64 = FRONT as u64 + 4;
+
+/// What is in front of the filter of `length` bytes of a block.
+pub(super) fn front(length: u32, block_hash: &BlockHash) -> [u8; FRONT] {
+    let mut front = [0; FRONT];
+    front[..4].copy_from_slice(&length.to_le_bytes());
+    front[4..].copy_from_slice(block_hash.as_byte_array());
+    front
+}
+
+/// The checksum of a record.
+pub(super) fn checksum(height: u32, front: &[u8; FRONT], content: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&height.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, front), content)
+}
+
+/// How much of a file is there and undamaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Intact {
+    /// What the file says of itself.
+    pub header: Header,
+    /// How many records are intact.
+    pub records: u32,
+    /// How many bytes the header and they have: what a damaged file is to be cut to before it is
+    /// appended to.
+    pub bytes: u64,
+    /// The block of the last one.
+    pub last_block: Option<BlockHash>,
+}
+
+impl Intact {
+    /// A file without records.
+    pub(super) fn new(header: Header) -> Self {
+        Self { header, records: 0, bytes: Header::LEN as u64, last_block: None }
+    }
+
+    /// The height of the record that comes next.
+    pub fn next_height(&self) -> u32 {
+        // Not over: records are counted only up to the last height.
+        self.header.start_height.saturating_add(self.records)
+    }
+
+    /// Where the record that comes next is.
+    ///
+    /// # Errors
+    /// No height is left.
+    pub(super) fn next_place(&self) -> Result<Place, ContainerError> {
+        let &Self { records, bytes: offset, .. } = self;
+        match self.header.start_height.checked_add(records) {
+            Some(height) if height < u32::MAX => Ok(Place { record: records, height, offset }),
+            _ => Err(ContainerError::TooManyRecords { record: records, offset }),
+        }
+    }
+
+    /// Reads what is in front of the next filter: its length and its block.
+    ///
+    /// # Errors
+    /// A length over the limit.
+    pub(super) fn read_front(
+        place: Place,
+        front: &[u8; FRONT],
+    ) -> Result<(u32, BlockHash), ContainerError> {
+        let mut rest = &front[..];
+        let length = u32::from_le_bytes(field(&mut rest));
+        check_length(place, u64::from(length))?;
+        Ok((length, BlockHash::from_byte_array(field(&mut rest))))
+    }
+
+    /// Counts the record in, if its checksum is right.
+    pub(super) fn accept(
+        &mut self,
+        place: Place,
+        front: &[u8; FRONT],
+        content: &[u8],
+        stored: u32,
+    ) -> Result<(), ContainerError> {
+        let computed = checksum(place.height, front, content);
+        if stored != computed {
+            return Err(ContainerError::RecordChecksum { place, stored, computed });
+        }
+        let mut hash = &front[4..];
+        self.count(content.len(), BlockHash::from_byte_array(field(&mut hash)));
+        Ok(())
+    }
+
+    /// Counts in a record with a filter of `length` bytes.
+    pub(super) fn count(&mut self, length: usize, block_hash: BlockHash) {
+        self.records += 1;
+        self.bytes += length as u64 + AROUND;
+        self.last_block = Some(block_hash);
+    }
+}
+
+/// Whether a filter is within the limit; its length, if so.
+pub(super) fn check_length(place: Place, length: u64) -> Result<u32, ContainerError> {
+    match u32::try_from(length) {
+        Ok(length) if length <= MAX_FILTER_LENGTH => Ok(length),
+        _ => Err(ContainerError::FilterTooLong { place, length }),
+    }
+}
+
+/// The filters of a file in memory, in the order of their heights, none copied.
+///
+/// After an error there is nothing more, and [`intact`](Self::intact) says where the intact part
+/// ends.
+///
+/// # Examples
+/// ```
+/// use chainsieve::bitcoin::{BlockHash, bip158::FilterHeader, hashes::Hash};
+/// use chainsieve::btc::bip158::container::{ContainerError, Header, Records, Writer};
+///
+/// let header = Header {
+///     network_magic: [0xf9, 0xbe, 0xb4, 0xd9],
+///     start_height: 500,
+///     previous_filter_header: FilterHeader::all_zeros(), // not the true one
+/// };
+/// let mut file = Vec::new();
+/// let mut writer = Writer::create(&mut file, header)?;
+/// writer.append(&BlockHash::hash(b"block 500"), &[0])?;
+/// writer.append(&BlockHash::hash(b"block 501"), &[0])?;
+/// file.pop();
+///
+/// let mut records = Records::new(&file)?;
+/// let first = records.next().expect("two records")?;
+/// assert_eq!((first.height, first.content), (500, &[0][..]));
+/// let cut = records.next().expect("two records").unwrap_err();
+/// assert_eq!(cut.to_string(), "record 1 (height 501, at byte 97) needs 41 bytes, 40 are left");
+/// assert!(records.next().is_none());
+/// assert_eq!((records.intact().records, records.intact().bytes), (1, 97));
+/// # Ok::<(), ContainerError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    intact: Intact,
+}
+
+impl<'a> Records<'a> {
+    /// Those of `file`.
+    ///
+    /// # Errors
+    /// As [`Header::from_bytes`], or fewer bytes.
+    pub fn new(file: &'a [u8]) -> Result<Self, ContainerError> {
+        let (header, rest) = file
+            .split_first_chunk()
+            .ok_or(ContainerError::HeaderTruncated { length: file.len() })?;
+        Ok(Self { rest, intact: Intact::new(Header::from_bytes(header)?) })
+    }
+
+    /// What the file says of itself.
+    pub fn header(&self) -> &Header {
+        &self.intact.header
+    }
+
+    /// What was read so far: once there is nothing more, all that is intact.
+    pub fn intact(&self) -> &Intact {
+        &self.intact
+    }
+
+    fn take(&mut self) -> Result<FilterItem<'a>, ContainerError> {
+        let place = self.intact.next_place()?;
+        let cut = |needed| ContainerError::RecordTruncated {
+            place,
+            needed,
+            left: self.rest.len() as u64,
+        };
+        let (front, rest) = self.rest.split_first_chunk().ok_or(cut(AROUND))?;
+        let (length, block_hash) = Intact::read_front(place, front)?;
+        let whole = cut(u64::from(length) + AROUND);
+        let (content, rest) = rest.split_at_checked(length as usize).ok_or(whole)?;
+        let (stored, rest) = rest.split_first_chunk().ok_or(whole)?;
+        self.intact.accept(place, front, content, u32::from_le_bytes(*stored))?;
+        self.rest = rest;
+        Ok(FilterItem { height: place.height, block_hash, content, commitment: None })
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<FilterItem<'a>, ContainerError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let item = self.take();
+        if item.is_err() {
+            self.rest = &[];
+        }
+        Some(item)
+    }
+}
+
+impl core::iter::FusedIterator for Records<'_> {}

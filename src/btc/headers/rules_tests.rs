@@ -1,0 +1,283 @@
+//! The rules of each network, on chains of times and bits. No work is done for these headers:
+//! proof of work is checked elsewhere, and that of the testnets would take hours.
+
+use alloc::vec::Vec;
+
+use bitcoin::block::{Header, Version};
+use bitcoin::constants::genesis_block;
+use bitcoin::{CompactTarget, Network};
+
+use super::{Context, HeaderError, PERIOD, required_bits};
+use crate::btc::headers::BlockAt;
+
+fn bits(bits: u32) -> CompactTarget {
+    CompactTarget::from_consensus(bits)
+}
+
+/// Bitcoin Core, `pow_tests.cpp`: `CalculateNextWorkRequired` on mainnet.
+#[test]
+fn next_work_as_core() {
+    for (name, first, height, last, old, new) in [
+        ("get_next_work", 1_261_130_161, 32_255, 1_262_152_739, 0x1d00_ffff, 0x1d00_d86a),
+        ("get_next_work_pow_limit", 1_231_006_505, 2_015, 1_233_061_996, 0x1d00_ffff, 0x1d00_ffff),
+        (
+            "get_next_work_lower_limit_actual",
+            1_279_008_237,
+            68_543,
+            1_279_297_671,
+            0x1c05_a3f4,
+            0x1c01_68fd,
+        ),
+        (
+            "get_next_work_upper_limit_actual",
+            1_263_163_443,
+            46_367,
+            1_269_211_443,
+            0x1c38_7f6f,
+            0x1d00_e1fd,
+        ),
+    ] {
+        let (first, last) = ((first, bits(old)), (last, bits(old)));
+        let next = required_bits(Network::Bitcoin, height, last, first, last.0 + 1);
+        assert_eq!(next, bits(new), "{name}");
+        // A block that is earlier than the period's first counts as the shortest time.
+        let back = required_bits(Network::Bitcoin, height, (0, bits(old)), first, 1);
+        let least = required_bits(Network::Bitcoin, height, first, first, 1);
+        assert_eq!(back, least, "{name}: negative timespan");
+    }
+}
+
+/// A chain of times and bits, and Core's rules told step by step.
+struct Naive {
+    network: Network,
+    blocks: Vec<(u32, u32)>,
+}
+
+impl Naive {
+    fn new(network: Network) -> Self {
+        let genesis = genesis_block(network).header;
+        Self { network, blocks: Vec::from([(genesis.time, genesis.bits.to_consensus())]) }
+    }
+
+    /// `GetNextWorkRequired`, with its walk back.
+    fn required(&self, time: u32) -> u32 {
+        let limit = match self.network {
+            Network::Signet => 0x1e03_77ae,
+            Network::Regtest => 0x207f_ffff,
+            _ => 0x1d00_ffff,
+        };
+        let last = self.blocks.len() - 1;
+        let testnet = !matches!(self.network, Network::Bitcoin | Network::Signet);
+        if !(last + 1).is_multiple_of(2016) {
+            if !testnet {
+                return self.blocks[last].1;
+            }
+            if i64::from(time) > i64::from(self.blocks[last].0) + 20 * 60 {
+                return limit;
+            }
+            let mut at = last;
+            while at > 0 && !at.is_multiple_of(2016) && self.blocks[at].1 == limit {
+                at -= 1;
+            }
+            return self.blocks[at].1;
+        }
+        if self.network == Network::Regtest {
+            return self.blocks[last].1;
+        }
+        let (first_time, first_bits) = self.blocks[last - 2015];
+        let (last_time, last_bits) = self.blocks[last];
+        let base = if self.network == Network::Testnet4 { first_bits } else { last_bits };
+        let timespan = u64::try_from(i64::from(last_time) - i64::from(first_time)).unwrap_or(0);
+        CompactTarget::from_next_work_required(bits(base), timespan, self.network.params())
+            .to_consensus()
+    }
+
+    /// `GetMedianTimePast` of the last block.
+    fn median(&self) -> u32 {
+        let mut times: Vec<_> = self.blocks.iter().rev().take(11).map(|block| block.0).collect();
+        times.sort_unstable();
+        times[times.len() / 2]
+    }
+}
+
+/// The context of genesis, whose hash stands for all others here.
+fn genesis_context(network: Network) -> (Header, Context) {
+    let header = genesis_block(network).header;
+    let at = BlockAt { height: 0, hash: header.block_hash() };
+    (header, Context::new(at, header.work(), [&header].into_iter(), &header))
+}
+
+/// A chain of more than four periods on every network, with times that jump ahead, stay behind
+/// and go back: its bits, medians and sums of work are Core's, and those next to right are refused.
+#[test]
+fn each_network_block_by_block() {
+    let networks =
+        [Network::Bitcoin, Network::Testnet, Network::Testnet4, Network::Signet, Network::Regtest];
+    for network in networks {
+        let mut naive = Naive::new(network);
+        let (genesis, mut context) = genesis_context(network);
+        let mut work = genesis.work();
+        let mut different = alloc::collections::BTreeSet::new();
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        for height in 1..=4 * PERIOD + 100 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let random = u32::try_from(state >> 40).unwrap();
+            let last = naive.blocks.last().unwrap().0;
+            // Fast, then slow, so that targets get harder and easier.
+            let pace = [100, 300, 900, 30][(height / PERIOD % 4) as usize];
+            let time = match random % 16 {
+                // The easiest block at the end of a period: where testnet3 and testnet4 differ.
+                _ if height % (2 * PERIOD) == 2 * PERIOD - 1 => last + 1_201,
+                0 => last + 1_200,
+                1 => last + 1_201,
+                2 => naive.median() + 1,
+                3 => last + 5_000,
+                _ => last + random % pace,
+            };
+            let time = time.max(naive.median() + 1);
+            let required = naive.required(time);
+            let time = if network == Network::Testnet4 && height.is_multiple_of(PERIOD) {
+                time.max(last - 600)
+            } else {
+                time
+            };
+            let header = Header {
+                version: Version::from_consensus(4),
+                time,
+                bits: bits(required),
+                ..genesis
+            };
+            assert_eq!(context.median_time_past(), naive.median(), "{network} {height}");
+            assert_eq!(context.check(&header, network, time - 7_200), Ok(()), "{network} {height}");
+            let wrong = Header { bits: bits(required ^ 1), ..header };
+            assert_eq!(
+                context.check(&wrong, network, time),
+                Err(HeaderError::WrongBits { height, bits: required ^ 1, required }),
+                "{network}"
+            );
+            let median = naive.median();
+            let old = Header { time: median, bits: bits(naive.required(median)), ..header };
+            assert_eq!(
+                context.check(&old, network, time),
+                Err(HeaderError::TimeTooOld { height, time: median, median }),
+                "{network}"
+            );
+            assert_eq!(
+                context.check(&header, network, time - 7_201),
+                Err(HeaderError::TimeTooNew { height, time, latest: time - 1 }),
+                "{network}"
+            );
+            naive.blocks.push((time, required));
+            context.advance(&header, header.prev_blockhash);
+            work = work + header.work();
+            assert_eq!((context.at.height, context.work), (height, work), "{network}");
+            different.insert(required);
+        }
+        // Mainnet and signet have one target a period, testnets two, regtest one for all.
+        let expected = match network {
+            Network::Bitcoin | Network::Signet => 4..=5,
+            Network::Testnet | Network::Testnet4 => 4..=6,
+            Network::Regtest => 1..=1,
+        };
+        assert!(expected.contains(&different.len()), "{network}: {different:x?}");
+    }
+}
+
+/// A context from headers in the middle of a chain is the one that was led there.
+#[test]
+fn context_from_headers_is_the_one_led_there() {
+    let network = Network::Testnet;
+    let (genesis, mut led) = genesis_context(network);
+    let mut headers = Vec::from([genesis]);
+    for height in 1..2 * PERIOD + 20 {
+        let time = headers[headers.len() - 1].time + if height % 7 == 0 { 1_300 } else { 600 };
+        let required = required_bits(network, height - 1, (led.time, led.bits), led.first, time);
+        let header = Header { time, bits: required, ..genesis };
+        led.advance(&header, header.prev_blockhash);
+        headers.push(header);
+        let first = &headers[(height - height % PERIOD) as usize];
+        let made = Context::new(led.at, led.work, headers.iter().rev(), first);
+        assert_eq!(made.median_time_past(), led.median_time_past(), "{height}");
+        assert_eq!(
+            (made.time, made.bits, made.first, made.bits_work),
+            (led.time, led.bits, led.first, led.bits_work),
+            "{height}"
+        );
+    }
+}
+
+/// BIP94, "Time warp fix": the first block of a period not more than 600 s before the last of the
+/// period before. Other networks allow it, and testnet4 does in the middle of a period.
+#[test]
+fn time_warp() {
+    let networks = [Network::Bitcoin, Network::Testnet, Network::Testnet4, Network::Signet];
+    for network in networks {
+        let (genesis, mut context) = genesis_context(network);
+        let mut naive = Naive::new(network);
+        for height in 1..=PERIOD {
+            // The block before is two hours ahead of all others.
+            let ahead = if height == PERIOD - 1 || height == 50 { 7_200 } else { 0 };
+            let time = genesis.time + 600 * height + ahead;
+            let header = |time| Header {
+                version: Version::from_consensus(4),
+                time,
+                bits: bits(naive.required(time)),
+                ..genesis
+            };
+            if height == 51 || height == PERIOD {
+                let last = naive.blocks.last().unwrap().0;
+                let (early, edge) = (header(last - 601), header(last - 600));
+                let refused =
+                    HeaderError::TimeWarp { height, time: last - 601, earliest: last - 600 };
+                let warp = network == Network::Testnet4 && height == PERIOD;
+                let expected = if warp { Err(refused) } else { Ok(()) };
+                assert_eq!(context.check(&early, network, last), expected, "{network} {height}");
+                assert_eq!(context.check(&edge, network, last), Ok(()), "{network} {height}");
+            }
+            let header = header(time);
+            context.advance(&header, header.prev_blockhash);
+            naive.blocks.push((time, header.bits.to_consensus()));
+        }
+    }
+}
+
+/// `kernel/chainparams.cpp` of Bitcoin Core 28.1: the heights of BIP34, BIP66 and BIP65.
+#[test]
+fn obsolete_versions() {
+    for (network, heights) in [
+        (Network::Bitcoin, [227_931, 363_725, 388_381]),
+        (Network::Testnet, [21_111, 330_776, 581_885]),
+        (Network::Testnet4, [1, 1, 1]),
+        (Network::Signet, [1, 1, 1]),
+        (Network::Regtest, [1, 1, 1]),
+    ] {
+        let genesis = genesis_block(network).header;
+        let check = |height: u32, version: i32| {
+            let at = BlockAt { height: height - 1, hash: genesis.block_hash() };
+            let back = [genesis; 11];
+            let context = Context::new(at, genesis.work(), back.iter(), &genesis);
+            let time = genesis.time + 1;
+            let last = (genesis.time, genesis.bits);
+            let bits = required_bits(network, height - 1, last, last, time);
+            let version = Version::from_consensus(version);
+            context.check(&Header { version, time, bits, ..genesis }, network, time)
+        };
+        for (least, height) in (2..).zip(heights) {
+            let refused = |version| Err(HeaderError::Version { height, version, least });
+            if network == Network::Bitcoin || network == Network::Testnet {
+                assert_eq!(check(height, least - 1), refused(least - 1), "{network}");
+                assert_eq!(check(height - 1, least - 1), Ok(()), "{network}");
+            } else {
+                let refused = Err(HeaderError::Version { height, version: 3, least: 4 });
+                assert_eq!(check(height, 3), refused, "{network}");
+            }
+            // Versions are signed; miners set high bits at will.
+            let negative = check(height, i32::MIN);
+            assert!(matches!(negative, Err(HeaderError::Version { .. })), "{network}");
+            assert_eq!(check(height, 0x2000_0000), Ok(()), "{network}");
+            assert_eq!(check(height, i32::MAX), Ok(()), "{network}");
+        }
+    }
+}

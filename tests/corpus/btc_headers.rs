@@ -1,0 +1,265 @@
+//! Real headers of mainnet and signet: accepted whole, every change of the target checked, their
+//! work as another implementation summed it up.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chainsieve::bitcoin::block::Header;
+use chainsieve::bitcoin::{BlockHash, Network, Work, consensus};
+use chainsieve::btc::headers::{
+    Anchor, ChainEvent, HeaderChain, HeaderError, HeaderFileError, MAX_HEADERS,
+};
+use chainsieve::btc::proof_of_work::ProofOfWorkError;
+
+use crate::corpus_files::Corpus;
+
+const PERIOD: u32 = 2016;
+
+fn headers(corpus: &Corpus, name: &str) -> Vec<Header> {
+    let bytes = corpus.read(name);
+    let (records, rest) = bytes.as_chunks::<80>();
+    assert!(rest.is_empty(), "{name}: 80 bytes each");
+    records.iter().map(|record| consensus::deserialize(record).expect("a header")).collect()
+}
+
+/// Work and header at the start of each period, by bitcoinj.
+fn checkpoints(corpus: &Corpus) -> BTreeMap<u32, (Work, Header)> {
+    let text = String::from_utf8(corpus.read("mainnet/checkpoints_bitcoinj.txt")).expect("UTF-8");
+    let lines = text.lines().skip(3);
+    let checkpoints = lines.map(|line| {
+        let bytes = STANDARD.decode(line).expect("base64");
+        let mut work = [0; 32];
+        work[20..].copy_from_slice(&bytes[..12]);
+        let height = u32::from_be_bytes(bytes[12..16].try_into().expect("4 bytes"));
+        let header = consensus::deserialize(&bytes[16..]).expect("a header");
+        (height, (Work::from_be_bytes(work), header))
+    });
+    let checkpoints: BTreeMap<_, _> = checkpoints.collect();
+    assert_eq!(checkpoints.len(), 436);
+    checkpoints
+}
+
+fn times(count: u32, work: Work) -> Work {
+    (0..count).fold(Work::from_be_bytes([0; 32]), |sum, _| sum + work)
+}
+
+/// An anchor at the eleventh of `run`, which starts at `base` in the middle of a period.
+fn anchor(checkpoints: &BTreeMap<u32, (Work, Header)>, base: u32, run: &[Header]) -> Anchor {
+    let height = base + 10;
+    let (work, period_first) = checkpoints[&(height - height % PERIOD)];
+    let work = work + times(height % PERIOD, period_first.work());
+    Anchor { height, headers: run[..11].to_vec(), period_first, work }
+}
+
+/// Feeds `run`, which is behind the chain's tip, in messages that end where a period starts, and
+/// compares with the checkpoints. Returns their heights.
+fn follow(
+    chain: &mut HeaderChain,
+    run: &[Header],
+    checkpoints: &BTreeMap<u32, (Work, Header)>,
+) -> Vec<u32> {
+    let mut rest = run;
+    let mut met = Vec::new();
+    while !rest.is_empty() {
+        let tip = chain.tip().height;
+        let to_start = PERIOD - tip % PERIOD;
+        let (message, behind) = rest.split_at((to_start as usize).min(rest.len()).min(MAX_HEADERS));
+        rest = behind;
+        let now = message[message.len() - 1].time;
+        let events = chain.accept(message, now).unwrap_or_else(|e| panic!("{e}"));
+        for ((event, header), height) in events.iter().zip(message).zip(tip + 1..) {
+            let ChainEvent::Connected { at, header: connected } = event else { panic!("a fork") };
+            assert_eq!((at.height, at.hash, connected), (height, header.block_hash(), header));
+        }
+        assert_eq!(events.len(), message.len());
+        let height = chain.tip().height;
+        if let Some((work, header)) = checkpoints.get(&height) {
+            assert_eq!(chain.tip().hash, header.block_hash(), "{height}");
+            assert_eq!(chain.work(), *work, "{height}");
+            met.push(height);
+        }
+    }
+    met
+}
+
+fn hash_in_index(corpus: &Corpus, name: &str) -> BlockHash {
+    let file = corpus.files.iter().find(|file| file.name == name).expect("in the index");
+    file.hash.as_ref().expect("a hash").parse().expect("a hash")
+}
+
+#[test]
+fn every_run_is_a_chain() {
+    let Some(corpus) = Corpus::open() else { return };
+    let checkpoints = checkpoints(&corpus);
+    for (name, base, starts) in [
+        ("mainnet/headers/headers_0-10236.bin", 0, &[2016, 4032, 6048, 8064, 10_080][..]),
+        ("mainnet/headers/headers_40000-44999.bin", 40_000, &[40_320, 42_336, 44_352]),
+        // The index says 832,000; by the checkpoint it starts one higher.
+        ("mainnet/headers/headers_832000-833096.bin", 832_001, &[832_608]),
+    ] {
+        let run = headers(&corpus, name);
+        let (mut chain, first) = if base == 0 {
+            (HeaderChain::new(Network::Bitcoin), 1)
+        } else {
+            let anchor = anchor(&checkpoints, base, &run);
+            (HeaderChain::from_anchor(Network::Bitcoin, anchor).expect("an anchor"), 11)
+        };
+        assert_eq!(chain.tip().hash, run[first - 1].block_hash(), "{name}");
+        assert_eq!(follow(&mut chain, &run[first..], &checkpoints), starts, "{name}");
+        assert_eq!(chain.tip().hash, hash_in_index(&corpus, name), "{name}");
+        for (height, header) in (base..).zip(&run) {
+            assert_eq!(chain.header_at(height), Some(header), "{name} {height}");
+            let hash = header.block_hash();
+            assert_eq!(chain.hash_at(height), Some(hash), "{name} {height}");
+            assert_eq!(chain.height_of(&hash), Some(height), "{name} {height}");
+        }
+        let decoded = HeaderChain::decode(&chain.encode()).expect("what was written");
+        assert_eq!((decoded.tip(), decoded.work()), (chain.tip(), chain.work()), "{name}");
+    }
+
+    let name = "signet/headers/headers_0-2015.bin";
+    let run = headers(&corpus, name);
+    let mut chain = HeaderChain::new(Network::Signet);
+    let events = chain.accept(&run, run[run.len() - 1].time).expect("signet");
+    // Genesis was known.
+    assert_eq!(events.len(), 2015);
+    assert_eq!(chain.tip().hash, hash_in_index(&corpus, name));
+}
+
+/// Every target that mainnet had up to height 878,976: the work that it stands for.
+#[test]
+fn work_of_every_target_as_bitcoinj() {
+    let Some(corpus) = Corpus::open() else { return };
+    let checkpoints = checkpoints(&corpus);
+    let mut targets = 0;
+    let pairs = checkpoints.iter().zip(checkpoints.iter().skip(1));
+    for ((low, (work, header)), (high, (next_work, next))) in pairs {
+        assert_eq!(low + PERIOD, *high);
+        let sum = *work + times(PERIOD - 1, header.work()) + next.work();
+        assert_eq!(sum, *next_work, "{high}");
+        targets += usize::from(header.bits != next.bits);
+    }
+    assert_eq!(targets, 421);
+}
+
+/// An anchor with the first header of another period asks for that period's bits.
+#[test]
+fn another_period_asks_for_another_target() {
+    let Some(corpus) = Corpus::open() else { return };
+    let checkpoints = checkpoints(&corpus);
+    let run = headers(&corpus, "mainnet/headers/headers_40000-44999.bin");
+    let mut anchor = anchor(&checkpoints, 40_000, &run);
+    let (_, earlier) = checkpoints[&36_288];
+    assert_ne!(earlier.bits, anchor.period_first.bits);
+    anchor.period_first = earlier;
+    let mut chain = HeaderChain::from_anchor(Network::Bitcoin, anchor).expect("consistent");
+    let error = chain.accept(&run[11..], u32::MAX).expect_err("another target");
+    assert_eq!(error.index, 0);
+    assert!(matches!(error.cause, HeaderError::WrongBits { height: 40_011, .. }), "{error}");
+}
+
+#[test]
+fn one_byte_changed() {
+    let Some(corpus) = Corpus::open() else { return };
+    let checkpoints = checkpoints(&corpus);
+    let run = headers(&corpus, "mainnet/headers/headers_40000-44999.bin");
+    let anchor = anchor(&checkpoints, 40_000, &run);
+    let start = HeaderChain::from_anchor(Network::Bitcoin, anchor).expect("an anchor");
+    let mut counts = BTreeMap::new();
+    // Around the change of the target at 40,320.
+    for place in 318..=322 {
+        let bytes = consensus::serialize(&run[place]);
+        for at in 0..80 {
+            for flip in [1, 0x10, 0x80] {
+                let mut bytes = bytes.clone();
+                bytes[at] ^= flip;
+                let mut message = run[11..330].to_vec();
+                message[place - 11] = consensus::deserialize(&bytes).expect("80 bytes");
+                let mut chain = start.clone();
+                let error = chain.accept(&message, u32::MAX).expect_err("damaged");
+                assert_eq!(error.index, place - 11, "byte {at}");
+                assert_eq!(error.events.len(), place - 11, "byte {at}");
+                assert_eq!(chain.tip().hash, run[place - 1].block_hash(), "byte {at}");
+                let HeaderError::ProofOfWork(cause) = error.cause else { panic!("{error}") };
+                let kind = match cause {
+                    ProofOfWorkError::HashAboveTarget { .. } => "hash",
+                    ProofOfWorkError::AboveLimit { .. } => "limit",
+                    ProofOfWorkError::Negative(_) => "negative",
+                    ProofOfWorkError::Overflow(_) => "overflow",
+                    other => panic!("{other}"),
+                };
+                assert!((72..76).contains(&at) || kind == "hash", "byte {at}: {kind}");
+                *counts.entry(kind).or_insert(0) += 1;
+            }
+        }
+    }
+    println!("damaged headers by what showed it: {counts:?}");
+    assert_eq!(counts.values().sum::<usize>(), 5 * 80 * 3);
+    assert_eq!(counts.len(), 4);
+}
+
+#[test]
+fn order_and_clock() {
+    let Some(corpus) = Corpus::open() else { return };
+    let run = headers(&corpus, "mainnet/headers/headers_0-10236.bin");
+    let mut chain = HeaderChain::new(Network::Bitcoin);
+    let message = [run[1], run[2], run[4], run[5]];
+    let error = chain.accept(&message, u32::MAX).expect_err("3 is missing");
+    assert_eq!(error.index, 2);
+    assert_eq!(error.cause, HeaderError::Orphan { parent: run[3].block_hash() });
+    assert_eq!((error.events.len(), chain.tip().height), (2, 2));
+    // Two hours ahead of the clock is the most.
+    let time = run[3].time;
+    let error = chain.accept(&run[3..4], time - 7_201).expect_err("early");
+    let cause = HeaderError::TimeTooNew { height: 3, time, latest: time - 1 };
+    assert_eq!((error.index, error.cause), (0, cause));
+    assert_eq!(chain.accept(&run[3..4], time - 7_200).expect("in time").len(), 1);
+    // Again, and overlapping.
+    assert_eq!(chain.accept(&run[..4], time), Ok(vec![]));
+    assert_eq!(chain.accept(&run[2..6], u32::MAX).expect("two are new").len(), 2);
+    // Of another network.
+    let error = HeaderChain::new(Network::Signet).accept(&run[1..2], u32::MAX).expect_err("easy");
+    assert!(matches!(error.cause, HeaderError::Orphan { .. }), "{error}");
+}
+
+/// A file with one byte changed: the error says how much is intact, and that much decodes.
+#[test]
+fn damaged_files() {
+    let Some(corpus) = Corpus::open() else { return };
+    let run = headers(&corpus, "mainnet/headers/headers_0-10236.bin");
+    let mut chain = HeaderChain::new(Network::Bitcoin);
+    chain.accept(&run[..=20], u32::MAX).expect("a chain");
+    let file = chain.encode();
+    let preamble = usize::try_from(chain.record_offset(1)).expect("small");
+    assert_eq!(file.len(), preamble + 20 * 80);
+    for at in 0..file.len() {
+        let mut damaged = file.clone();
+        damaged[at] ^= 0x40;
+        let error = HeaderChain::decode(&damaged).expect_err("damaged");
+        let Some(intact) = error.intact_len() else {
+            assert!(at < preamble, "{at}: {error}");
+            continue;
+        };
+        assert_eq!(intact, ((at - preamble) / 80 * 80 + preamble) as u64, "{at}: {error}");
+        damaged.truncate(usize::try_from(intact).expect("small"));
+        let height = u32::try_from((at - preamble) / 80).expect("small");
+        assert_eq!(HeaderChain::decode(&damaged).expect("intact").tip().height, height);
+    }
+    for length in 0..file.len() {
+        match HeaderChain::decode(&file[..length]) {
+            Ok(cut) => {
+                assert_eq!((length - preamble) % 80, 0);
+                assert_eq!(cut.tip().height as usize, (length - preamble) / 80);
+            }
+            Err(HeaderFileError::PreambleCut { length: is, .. }) => {
+                assert_eq!(is, length);
+                assert!(length < preamble);
+            }
+            Err(HeaderFileError::Cut { offset, left }) => {
+                assert_eq!(usize::try_from(offset).expect("small") + left, length);
+            }
+            Err(error) => panic!("cut to {length}: {error}"),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Blocks put together here: every kind of input, valid by consensus as far as an audit can see.
+
+use std::collections::HashMap;
+
+use chainsieve::bitcoin::absolute::LockTime;
+use chainsieve::bitcoin::block::{Header, Version};
+use chainsieve::bitcoin::hashes::{Hash as _, hash160, sha256};
+use chainsieve::bitcoin::key::{TapTweak as _, UntweakedPublicKey};
+use chainsieve::bitcoin::taproot::{LeafVersion, TaprootBuilder};
+use chainsieve::bitcoin::{
+    Amount, Block, BlockHash, CompactTarget, Network, OutPoint, ScriptBuf, Sequence, Transaction,
+    TxIn, TxMerkleNode, TxOut, Txid, Witness, transaction,
+};
+use chainsieve::secp256k1::Secp256k1;
+
+use crate::cases::{Case, spends};
+use crate::rng::Rng;
+
+/// What an input is, and what it says.
+pub(crate) struct Spend {
+    pub(crate) script: ScriptBuf,
+    pub(crate) script_sig: ScriptBuf,
+    pub(crate) witness: Vec<Vec<u8>>,
+}
+
+impl Spend {
+    fn legacy(script: Vec<u8>, pushes: &[&[u8]]) -> Self {
+        let push = |data: &&[u8]| [&[u8::try_from(data.len()).expect("short")], *data].concat();
+        let script_sig = pushes.iter().flat_map(push).collect();
+        Self {
+            script: ScriptBuf::from_bytes(script),
+            script_sig: ScriptBuf::from_bytes(script_sig),
+            witness: vec![],
+        }
+    }
+
+    fn native(script: Vec<u8>, witness: Vec<Vec<u8>>) -> Self {
+        Self { script: ScriptBuf::from_bytes(script), script_sig: ScriptBuf::new(), witness }
+    }
+
+    /// The same behind P2SH.
+    fn wrapped(self) -> Self {
+        let script_sig =
+            [&[u8::try_from(self.script.len()).expect("short")], self.script.as_bytes()];
+        let script_sig = ScriptBuf::from_bytes(script_sig.concat());
+        Self { script: p2sh(self.script.as_bytes()).into(), script_sig, witness: self.witness }
+    }
+}
+
+fn p2sh(script: &[u8]) -> Vec<u8> {
+    [&[0xa9, 20], &hash160::Hash::hash(script).to_byte_array()[..], &[0x87]].concat()
+}
+
+fn program(version: u8, program: &[u8]) -> Vec<u8> {
+    [&[version, u8::try_from(program.len()).expect("short")], program].concat()
+}
+
+/// Like a signature of the old kind.
+fn signature(rng: &mut Rng) -> Vec<u8> {
+    [&[0x30, 69][..], &rng.bytes(69), &[1]].concat()
+}
+
+fn key(rng: &mut Rng) -> Vec<u8> {
+    [&[2][..], &rng.bytes(32)].concat()
+}
+
+pub(crate) fn p2pkh(rng: &mut Rng) -> Spend {
+    let (signature, key) = (signature(rng), key(rng));
+    let hash = hash160::Hash::hash(&key).to_byte_array();
+    Spend::legacy([&[0x76, 0xa9, 20], &hash[..], &[0x88, 0xac]].concat(), &[&signature, &key])
+}
+
+pub(crate) fn p2pk(rng: &mut Rng) -> Spend {
+    let script = [&[33][..], &key(rng), &[0xac]].concat();
+    Spend::legacy(script, &[&signature(rng)])
+}
+
+pub(crate) fn pay_to_script_hash(rng: &mut Rng) -> Spend {
+    let script = [&[33][..], &key(rng), &[0xac]].concat();
+    Spend::legacy(p2sh(&script), &[&signature(rng), &script])
+}
+
+pub(crate) fn p2wpkh(rng: &mut Rng) -> Spend {
+    let (signature, key) = (signature(rng), key(rng));
+    let hash = hash160::Hash::hash(&key).to_byte_array();
+    Spend::native(program(0, &hash), vec![signature, key])
+}
+
+pub(crate) fn p2wsh(rng: &mut Rng, script: Vec<u8>) -> Spend {
+    let hash = sha256::Hash::hash(&script).to_byte_array();
+    Spend::native(program(0, &hash), vec![signature(rng), script])
+}
+
+pub(crate) fn key_path(rng: &mut Rng) -> Spend {
+    Spend::native(program(0x51, &rng.bytes(32)), vec![rng.bytes(64)])
+}
+
+pub(crate) fn script_path(rng: &mut Rng, annex: bool) -> Spend {
+    let secp = Secp256k1::verification_only();
+    let internal = std::iter::repeat_with(|| rng.bytes(32))
+        .find_map(|bytes| UntweakedPublicKey::from_slice(&bytes).ok())
+        .expect("half of all are keys");
+    let script = ScriptBuf::from_bytes([&[32][..], &rng.bytes(32), &[0xac]].concat());
+    let other = ScriptBuf::from_bytes(vec![0x51]);
+    let tree = TaprootBuilder::new().add_leaf(1, script.clone()).and_then(|t| t.add_leaf(1, other));
+    let tree = tree.expect("a tree").finalize(&secp, internal).expect("whole");
+    let control = tree.control_block(&(script.clone(), LeafVersion::TapScript)).expect("a leaf");
+    let (output, _) = internal.tap_tweak(&secp, tree.merkle_root());
+    let mut witness = vec![rng.bytes(64), script.into_bytes(), control.serialize()];
+    if annex {
+        witness.push([&[0x50][..], &rng.bytes(9)].concat());
+    }
+    Spend::native(ScriptBuf::new_p2tr_tweaked(output).into(), witness)
+}
+
+/// The three whose spenders look like what they are not, each valid by consensus.
+pub(crate) fn look_alikes(rng: &mut Rng) -> [Spend; 3] {
+    // A push of two bytes, two drops, NOPs, 1: 33 bytes that start like a key.
+    let script = [&[2, 0xaa, 0xbb, 0x75, 0x75][..], &[0x61; 27], &[0x51]].concat();
+    assert_eq!(script.len(), 33);
+    let (signature, key) = (signature(rng), key(rng));
+    [
+        p2wsh(rng, script),
+        Spend::native(program(0x52, &rng.bytes(32)), vec![signature.clone(), key.clone()]),
+        // 2DROP 1.
+        Spend::legacy(vec![0x6d, 0x51], &[&signature, &key]),
+    ]
+}
+
+fn output(script: impl Into<ScriptBuf>) -> TxOut {
+    TxOut { value: Amount::from_sat(1_000), script_pubkey: script.into() }
+}
+
+fn transaction(input: Vec<TxIn>, output: Vec<TxOut>) -> Transaction {
+    let (version, lock_time) = (transaction::Version::TWO, LockTime::ZERO);
+    Transaction { version, lock_time, input, output }
+}
+
+fn input(previous_output: OutPoint, spend: &Spend) -> TxIn {
+    TxIn {
+        previous_output,
+        script_sig: spend.script_sig.clone(),
+        sequence: Sequence::MAX,
+        witness: Witness::from_slice(&spend.witness),
+    }
+}
+
+/// Finds a nonce, which takes two tries on average.
+pub(crate) fn mine(header: &mut Header) {
+    let target = header.target();
+    while !target.is_met_by(header.block_hash()) {
+        header.nonce += 1;
+    }
+}
+
+/// A block with a transaction for each of `groups`, of which one input each spends an output of
+/// another transaction; the transaction before in the block creates the output that the first
+/// input of the next spends, if `chained`.
+pub(crate) fn block(rng: &mut Rng, groups: Vec<Vec<Spend>>, chained: bool) -> Case {
+    let mut txdata = Vec::new();
+    let mut previous = Vec::new();
+    let mut scripts = HashMap::new();
+    let mut unspent: Option<OutPoint> = None;
+    let mut groups = groups.into_iter().peekable();
+    while let Some(group) = groups.next() {
+        let mut inputs = Vec::new();
+        for (at, spend) in group.iter().enumerate() {
+            let chained = unspent.take().filter(|_| at == 0);
+            let outpoint = chained.unwrap_or_else(|| {
+                let filler = output(rng.bytes(11));
+                let tx = transaction(
+                    vec![input(random_outpoint(rng), &p2pk(rng))],
+                    vec![filler, output(spend.script.clone())],
+                );
+                previous.push(tx);
+                OutPoint { txid: previous.last().expect("pushed").compute_txid(), vout: 1 }
+            });
+            scripts.insert(outpoint, spend.script.clone());
+            inputs.push(input(outpoint, spend));
+        }
+        let random = [&[0, 20][..], &rng.bytes(20)].concat();
+        let mut outputs = vec![output(random), output(vec![0x6a, 1, 7]), output(vec![])];
+        if chained && let Some(next) = groups.peek() {
+            outputs.push(output(next[0].script.clone()));
+        }
+        let tx = transaction(inputs, outputs);
+        if tx.output.len() == 4 {
+            unspent = Some(OutPoint { txid: tx.compute_txid(), vout: 3 });
+        }
+        txdata.push(tx);
+    }
+    let reserved: [u8; 32] = rng.array();
+    let coinbase = TxIn {
+        previous_output: OutPoint::null(),
+        script_sig: ScriptBuf::from_bytes(vec![2, 0x11, 0x22]),
+        sequence: Sequence::MAX,
+        witness: Witness::from_slice(&[reserved]),
+    };
+    txdata.insert(0, transaction(vec![coinbase], vec![output(key_path(rng).script)]));
+    let header = Header {
+        version: Version::TWO,
+        prev_blockhash: BlockHash::from_byte_array(rng.array()),
+        merkle_root: TxMerkleNode::all_zeros(),
+        time: 0,
+        bits: CompactTarget::from_consensus(0x207f_ffff),
+        nonce: 0,
+    };
+    let mut block = Block { header, txdata };
+    commit(&mut block, &reserved);
+    let prevouts = spends(&block).map(|(.., input)| scripts[&input.previous_output].clone());
+    let prevouts = prevouts.collect();
+    let mut case = Case::new("built".into(), Network::Regtest, block, prevouts, vec![]);
+    case.previous = previous;
+    case.filter = case.filter_of(&case.elements());
+    case
+}
+
+/// Puts the commitments in: to the witnesses and to the transactions.
+pub(crate) fn commit(block: &mut Block, reserved: &[u8; 32]) {
+    let root = block.witness_root().expect("transactions");
+    let commitment = Block::compute_witness_commitment(&root, reserved).to_byte_array();
+    let commitment = [&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed], &commitment[..]].concat();
+    block.txdata[0].output.push(output(commitment));
+    block.header.merkle_root = block.compute_merkle_root().expect("transactions");
+    mine(&mut block.header);
+}
+
+fn random_outpoint(rng: &mut Rng) -> OutPoint {
+    OutPoint { txid: Txid::from_byte_array(rng.array()), vout: 0 }
+}
+
+/// A block with every kind of input, in eleven transactions behind the coinbase's; where they are
+/// chained, the first input of each spends the transaction before.
+pub(crate) fn every_kind(seed: u64, chained: bool) -> Case {
+    let rng = &mut Rng::new(seed);
+    let script = |rng: &mut Rng| [&[33][..], &key(rng), &[0xac]].concat();
+    let groups = vec![
+        vec![p2pkh(rng), p2pk(rng)],
+        vec![pay_to_script_hash(rng)],
+        vec![p2wpkh(rng), p2wpkh(rng).wrapped()],
+        vec![{
+            let script = script(rng);
+            p2wsh(rng, script)
+        }],
+        vec![
+            {
+                let script = script(rng);
+                p2wsh(rng, script).wrapped()
+            },
+            p2pkh(rng),
+        ],
+        vec![key_path(rng)],
+        vec![script_path(rng, false), script_path(rng, true)],
+        vec![p2wpkh(rng).wrapped()],
+        vec![p2pk(rng)],
+        vec![Spend::native(program(0x60, &rng.bytes(2)), vec![vec![1]]).wrapped(), key_path(rng)],
+        vec![Spend::legacy(vec![], &[&[1]])],
+    ];
+    block(rng, groups, chained)
+}

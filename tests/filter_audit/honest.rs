@@ -1,0 +1,141 @@
+//! Honest filters pass: with all scripts as valid, without as nothing worse than undecidable.
+
+use chainsieve::bitcoin::{OutPoint, ScriptBuf};
+use chainsieve::btc::bip158::Witnesses;
+use chainsieve::btc::bip158::audit::{Basis, Prevouts, Refutation, Verdict, audit};
+
+use crate::built::{block, every_kind, look_alikes};
+use crate::cases::{Case, corpus, fixtures, spends};
+use crate::rng::Rng;
+
+/// Valid with trusted scripts, and without them as good as theory allows.
+fn assert_passes(case: &Case) {
+    let name = &case.name;
+    let spends_from_others = {
+        let txids = case.bind().txids().to_vec();
+        spends(&case.block)
+            .filter(|(.., input)| !txids.contains(&input.previous_output.txid))
+            .filter(|(.., input)| input.script_sig.is_empty() || input.witness.is_empty())
+            .count()
+    };
+    let basis = if spends_from_others == 0 { Basis::Transactions } else { Basis::Trusted };
+    assert_eq!(case.trusting(&case.filter), Verdict::Valid(basis), "{name}");
+    match case.blind(&case.filter) {
+        Verdict::Valid(Basis::Transactions) => assert_eq!(spends_from_others, 0, "{name}"),
+        Verdict::Undecidable(unknown) => {
+            assert_eq!(unknown.inputs, spends_from_others, "{name}");
+            assert!(unknown.elements <= unknown.inputs, "{name}");
+            assert!(unknown.guessed <= unknown.inputs, "{name}");
+        }
+        other => panic!("{name}: {other}"),
+    }
+}
+
+#[test]
+fn blocks_of_the_fixtures() {
+    for case in fixtures() {
+        assert_passes(&case);
+    }
+}
+
+#[test]
+fn blocks_of_the_corpus() {
+    let Some(cases) = corpus() else { return };
+    let mut decided = 0;
+    for case in &cases {
+        assert_passes(case);
+        decided += usize::from(matches!(case.blind(&case.filter), Verdict::Valid(_)));
+    }
+    // 249 of the first 256 blocks and 5 of the others hold nothing but a coinbase transaction.
+    assert_eq!((cases.len(), decided), (274, 249 + 5));
+}
+
+/// The first 256 blocks of mainnet, whose filter headers are published, with the transactions.
+#[test]
+fn previous_transactions_decide() {
+    let Some(cases) = corpus() else { return };
+    let mut spending = 0;
+    for case in cases.iter().filter(|case| case.name.contains("chain")) {
+        let prevouts = Prevouts::ByTransactions(&case.previous);
+        let verdict = audit(&case.bind(), &case.filter, prevouts);
+        assert_eq!(verdict, Verdict::Valid(Basis::Transactions), "{}", case.name);
+        spending += usize::from(!case.previous.is_empty());
+    }
+    assert_eq!(spending, 7);
+}
+
+/// In block 866342 most spends of taproot give nothing away.
+#[test]
+fn key_paths_are_left_open() {
+    let Some(cases) = corpus() else { return };
+    let case = cases.iter().find(|case| case.name.ends_with("866342")).expect("the block");
+    assert_eq!(case.bind().witnesses(), Witnesses::Committed);
+    let txids = case.bind().txids().to_vec();
+    let key_paths = spends(&case.block)
+        .filter(|(.., input)| !txids.contains(&input.previous_output.txid))
+        .filter(|(.., input)| case.prevouts[&input.previous_output].is_p2tr())
+        .filter(|(.., input)| input.witness.len() == 1)
+        .count();
+    assert!(key_paths > 500, "{key_paths}");
+    let Verdict::Undecidable(unknown) = case.blind(&case.filter) else { panic!("decided") };
+    assert!(unknown.inputs - unknown.guessed >= key_paths, "{unknown}");
+    println!("866342: {unknown}; {key_paths} key path spends");
+}
+
+#[test]
+fn built_blocks_with_every_kind_of_input() {
+    for (seed, chained) in (0..20).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let case = every_kind(seed, chained);
+        assert_passes(&case);
+        let shown = Prevouts::ByTransactions(&case.previous);
+        let verdict = audit(&case.bind(), &case.filter, shown);
+        assert_eq!(verdict, Verdict::Valid(Basis::Transactions));
+        // With the last one left out, it is partial knowledge and never more.
+        let (_, known) = case.previous.split_last().expect("some");
+        let verdict = audit(&case.bind(), &case.filter, Prevouts::ByTransactions(known));
+        assert!(matches!(verdict, Verdict::Undecidable(_) | Verdict::Valid(_)), "{verdict}");
+    }
+}
+
+/// A P2WSH of 33 bytes that look like a key, a witness program of version 2, a bare `2DROP 1`.
+#[test]
+fn look_alikes_are_never_convicted() {
+    for at in 0..3 {
+        let rng = &mut Rng::new(at);
+        let spend = look_alikes(rng).into_iter().nth(usize::try_from(at).expect("small"));
+        let case = block(rng, vec![vec![spend.expect("one of three")]], false);
+        let verdict = case.blind(&case.filter);
+        // Guesses of P2WPKH and P2WSH are made together; what else there is, nobody can guess.
+        match at {
+            0 => assert!(matches!(verdict, Verdict::Undecidable(_)), "{verdict}"),
+            _ => assert!(matches!(verdict, Verdict::Suspicious(_)), "{verdict}"),
+        }
+        assert_eq!(case.trusting(&case.filter), Verdict::Valid(Basis::Trusted));
+        let shown = Prevouts::ByTransactions(&case.previous);
+        let verdict = audit(&case.bind(), &case.filter, shown);
+        assert_eq!(verdict, Verdict::Valid(Basis::Transactions));
+    }
+}
+
+/// A wrong script from someone trusted is no proof for others.
+#[test]
+fn trust_makes_no_proof() {
+    for case in fixtures().into_iter().filter(|case| case.block.txdata.len() > 1) {
+        let txids = case.bind().txids().to_vec();
+        let input = spends(&case.block).find(|(.., input)| {
+            !txids.contains(&input.previous_output.txid)
+                && (input.script_sig.is_empty() || input.witness.is_empty())
+        });
+        let Some((.., input)) = input else { continue };
+        let lied_about = input.previous_output;
+        let wrong = ScriptBuf::from_bytes(vec![0x51, 0x52, 0x53]);
+        let scripts = |outpoint: &OutPoint| {
+            let script = case.prevouts.get(outpoint).cloned();
+            if *outpoint == lied_about { Some(wrong.clone()) } else { script }
+        };
+        let verdict = audit(&case.bind(), &case.filter, Prevouts::Trusted(&scripts));
+        let missing = Refutation::TrustedMissing(lied_about);
+        assert_eq!(missing.proof(), None);
+        assert_eq!(verdict, Verdict::Invalid(missing), "{}", case.name);
+    }
+}

@@ -1,0 +1,198 @@
+//! What a block holds for a watch, against a plain walk over the chain.
+
+use std::collections::{BTreeSet, HashMap};
+
+use chainsieve::bitcoin::{Amount, OutPoint, ScriptBuf};
+use chainsieve::btc::bip158::block_scan::{BlockScan, History, Outcome, Reason, Watch};
+
+use crate::built::{block, every_kind, key_path, p2pkh, p2wpkh};
+use crate::cases::{Case, corpus, fixtures, spends};
+use crate::rng::Rng;
+
+/// What of a block pays to `scripts` or spends from `owned`, by a plain walk.
+fn expected(
+    case: &Case,
+    scripts: &[ScriptBuf],
+    owned: &mut HashMap<OutPoint, usize>,
+) -> Vec<(usize, Vec<Reason>)> {
+    let index_of = |script: &ScriptBuf| scripts.iter().position(|watched| watched == script);
+    let mut reasons = vec![Vec::new(); case.block.txdata.len()];
+    for (at, tx) in case.block.txdata.iter().enumerate() {
+        let txid = tx.compute_txid();
+        for (vout, output) in (0..).zip(&tx.output) {
+            if let Some(script) = index_of(&output.script_pubkey) {
+                reasons[at].push(Reason::Created { vout, script, value: output.value });
+                owned.insert(OutPoint { txid, vout }, script);
+            }
+        }
+    }
+    for (at, vin, input) in spends(&case.block) {
+        let outpoint = input.previous_output;
+        if let Some(&script) = owned.get(&outpoint) {
+            let vin = u32::try_from(vin).expect("few");
+            reasons[at].push(Reason::Spent { vin, outpoint, script });
+        }
+    }
+    reasons.into_iter().enumerate().filter(|(_, reasons)| !reasons.is_empty()).collect()
+}
+
+fn found(case: &Case, scan: &BlockScan) -> Vec<(usize, Vec<Reason>)> {
+    let txids = case.bind().txids().to_vec();
+    let transactions = scan.transactions.iter().map(|tx| {
+        assert_eq!(tx.txid, txids[tx.index as usize]);
+        (tx.index as usize, tx.reasons.clone())
+    });
+    transactions.collect()
+}
+
+/// The key of block 9, which pays ten coins to another in block 170 and keeps the change.
+#[test]
+fn the_first_payments_of_mainnet() {
+    let Some(cases) = corpus() else { return };
+    let chain: Vec<_> = cases.iter().filter(|case| case.name.contains("chain")).collect();
+    let script = chain[9].block.txdata[0].output[0].script_pubkey.clone();
+    let mut watch = Watch::new();
+    assert_eq!(watch.add_script(script.clone(), History::Complete), 0);
+    let mut owned = HashMap::new();
+    let mut relevant = Vec::new();
+    for (height, case) in (0..).zip(&chain) {
+        let scan = watch.scan(height, &case.bind());
+        assert_eq!(found(case, &scan), expected(case, &[script.clone()], &mut owned), "{height}");
+        if scan.outcome() == Outcome::Relevant {
+            relevant.push(height);
+        } else {
+            assert_eq!(scan.outcome(), Outcome::FalsePositive, "{height}");
+        }
+    }
+    assert_eq!(relevant, [9, 170, 181, 182, 183, 248]);
+    let unspent = |watch: &Watch| {
+        let unspent = watch.outputs().filter(|(_, output)| output.spent.is_none());
+        unspent.map(|(_, output)| output.value.expect("seen").to_btc()).collect::<Vec<_>>()
+    };
+    assert_eq!(unspent(&watch), [18.0]);
+
+    // Back to where 40 coins were left, and forth again.
+    watch.rewind(170);
+    assert_eq!(unspent(&watch), [40.0]);
+    assert!(watch.outputs().all(|(_, output)| output.created <= Some(170)));
+    watch.rewind(169);
+    assert_eq!(unspent(&watch), [50.0]);
+    watch.rewind(8);
+    assert_eq!(watch.outputs().len(), 0);
+    for (height, case) in (0..).zip(&chain) {
+        watch.scan(height, &case.bind());
+        // Twice the same block finds the same.
+        let again = watch.scan(height, &case.bind());
+        assert_eq!(again.outcome() == Outcome::Relevant, relevant.contains(&height), "{height}");
+    }
+    assert_eq!(unspent(&watch), [18.0]);
+    let all = watch.outputs().len();
+    watch.forget_spent(181);
+    assert_eq!(watch.outputs().len(), all - 2, "those of block 9 and of block 170");
+    assert_eq!(unspent(&watch), [18.0]);
+}
+
+/// Outputs and spends of every script of a block, with the outputs known that it spends.
+#[test]
+fn every_script_of_a_block() {
+    let mut cases = fixtures();
+    cases.extend((0..4).map(|seed| every_kind(seed, seed % 2 == 0)));
+    for case in &cases {
+        let mut rng = Rng::new(2);
+        let all: Vec<_> = case.elements().into_iter().map(ScriptBuf::from_bytes).collect();
+        let scripts: Vec<_> = (0..all.len().min(60)).map(|_| rng.pick(&all).clone()).collect();
+        let scripts: Vec<_> = BTreeSet::from_iter(scripts).into_iter().collect();
+        let mut watch = Watch::new();
+        let mut owned = HashMap::new();
+        for (at, script) in scripts.iter().enumerate() {
+            assert_eq!(watch.add_script(script.clone(), History::Complete), at);
+        }
+        for (outpoint, script) in &case.prevouts {
+            if let Some(at) = scripts.iter().position(|watched| watched == script) {
+                assert_eq!(watch.add_outpoint(*outpoint, script.clone()), at);
+                owned.insert(*outpoint, at);
+            }
+        }
+        let scan = watch.scan(7, &case.bind());
+        assert_eq!(found(case, &scan), expected(case, &scripts, &mut owned), "{}", case.name);
+        assert_eq!(scan.open_inputs, 0);
+        // Those added by hand stay, unspent again.
+        watch.rewind(6);
+        assert!(watch.outputs().all(|(_, output)| output.is_given && output.spent.is_none()));
+        let scan = watch.scan(7, &case.bind());
+        assert_eq!(found(case, &scan), expected(case, &scripts, &mut owned), "{}", case.name);
+    }
+}
+
+/// A script that a block spends from is never called a false positive, whatever its kind, unless
+/// the watch was told that it knows all its outputs.
+#[test]
+fn spends_of_unknown_outputs_are_never_false_positives() {
+    let mut cases = fixtures();
+    cases.extend((0..4).map(|seed| every_kind(seed, seed % 2 == 0)));
+    cases.extend(corpus().unwrap_or_default());
+    let (mut looks_spent, mut none_seen, mut excluded) = (0, 0, 0);
+    for case in &cases {
+        let mut rng = Rng::new(4);
+        let bound = case.bind();
+        let spent: Vec<_> = spends(&case.block).collect();
+        let most = if spent.len() > 400 { 12 } else { 60 };
+        for _ in 0..spent.len().min(most) {
+            let (.., input) = rng.pick(&spent);
+            let script = &case.prevouts[&input.previous_output];
+            let mut watch = Watch::new();
+            watch.add_script(script.clone(), History::Unknown);
+            match watch.scan(1, &bound).outcome() {
+                Outcome::Relevant => looks_spent += 1,
+                Outcome::NoneSeen => none_seen += 1,
+                Outcome::FalsePositive => panic!("{}: {script}", case.name),
+            }
+        }
+        // A hash that nobody has the preimage of is excluded by its kind alone.
+        let mut watch = Watch::new();
+        watch.add_script(p2pkh(&mut rng).script, History::Unknown);
+        if case.block.txdata.len() > 1 {
+            let outcome = watch.scan(1, &bound).outcome();
+            excluded += usize::from(outcome == Outcome::FalsePositive);
+            let mut watch = Watch::new();
+            watch.add_script(key_path(&mut rng).script, History::Complete);
+            watch.add_script(vec![0x51, 0x53].into(), History::Complete);
+            assert_eq!(watch.scan(1, &bound).outcome(), Outcome::FalsePositive);
+        }
+    }
+    println!("looks spent {looks_spent}, none seen {none_seen}, excluded {excluded}");
+    assert!(looks_spent > 100 && none_seen > 10 && excluded > 5);
+}
+
+/// The reasons where the output spent is not known.
+#[test]
+fn guesses_are_named_as_such() {
+    let rng = &mut Rng::new(3);
+    let (hash, witness, hidden) = (p2pkh(rng), p2wpkh(rng), key_path(rng));
+    let scripts = [&hash, &witness, &hidden].map(|spend| spend.script.clone());
+    let case = block(rng, vec![vec![hash, witness], vec![hidden]], false);
+    let mut watch = Watch::new();
+    for script in &scripts {
+        watch.add_script(script.clone(), History::Unknown);
+    }
+    let scan = watch.scan(1, &case.bind());
+    let outpoint = |vin: usize| case.block.txdata[1].input[vin].previous_output;
+    let looks_spent = |vin: usize| Reason::LooksSpent {
+        vin: u32::try_from(vin).expect("small"),
+        outpoint: outpoint(vin),
+        script: vin,
+    };
+    assert_eq!(found(&case, &scan), [(1, vec![looks_spent(0), looks_spent(1)])]);
+    assert_eq!(scan.open_inputs, 1);
+    assert_eq!(watch.outputs().len(), 0);
+
+    // Lightning watches the outpoint, and sees the spend that shows nothing.
+    let mut watch = Watch::new();
+    let channel = case.block.txdata[2].input[0].previous_output;
+    watch.add_outpoint(channel, scripts[2].clone());
+    let scan = watch.scan(9, &case.bind());
+    let spent = Reason::Spent { vin: 0, outpoint: channel, script: 0 };
+    assert_eq!(found(&case, &scan), [(2, vec![spent])]);
+    assert_eq!(watch.output(&channel).map(|output| output.spent), Some(Some(9)));
+    assert_eq!(watch.output(&channel).map(|output| output.value), Some(None::<Amount>));
+}

@@ -1,0 +1,311 @@
+//! Filters from strangers: cut, flipped, with counts and runs that lie. The strict reader takes
+//! one form of each set, and what is read costs in proportion to the bytes.
+
+use std::collections::HashMap;
+
+use chainsieve::btc::bip158::{
+    Acceptance, DecodedFilter, GcsError, GcsParams, Matcher, PreparedScripts,
+    gcs::{self, EncodeError, GcsParamsError},
+};
+use chainsieve::simd::Backend;
+
+use crate::mutation::mutated;
+use crate::naive_gcs::{Coding, Fault, compact_size};
+use crate::random_sets::{coding, elements, queries};
+use crate::rng::Rng;
+use crate::{fixtures, oracle, survives};
+
+const BASIC: Coding = Coding { k0: 1, k1: 2, p: 19, m: 784_931 };
+
+/// What as many bytes hold at most: a zero and the remainder for each value.
+fn most_values(coding: Coding, bytes: &[u8]) -> usize {
+    bytes.len() * 8 / (usize::from(coding.p) + 1)
+}
+
+/// Reads a set in every way against the text; then asks it, within memory for each value that
+/// the bytes can hold and the working memory of one matcher.
+fn read(coding: Coding, bytes: &[u8]) -> Result<usize, Fault> {
+    let reading = coding.check_reading(bytes);
+    let scripts: PreparedScripts = [&b"a script"[..], &[0x51; 34]].into_iter().collect();
+    // A list of values has room for four at least.
+    let memory = most_values(coding, bytes).max(4) * 8;
+    for backend in Backend::available() {
+        for acceptance in [Acceptance::Core, Acceptance::Strict] {
+            survives("decode", bytes, 0, memory, || {
+                let mut values = Vec::new();
+                let filter = coding.parse(bytes, acceptance)?;
+                filter.decode_into(backend, &mut values)
+            })
+            .ok();
+            survives("matching", bytes, 0, 3 * memory + 70_000, || {
+                let filter = coding.parse(bytes, acceptance)?;
+                Matcher::new(backend).match_any(&filter, &scripts)
+            })
+            .ok();
+            survives("DecodedFilter", bytes, 0, 3 * memory + 70_000, || {
+                let filter = coding.parse(bytes, acceptance)?;
+                DecodedFilter::decode(&filter).map(drop)
+            })
+            .ok();
+        }
+    }
+    reading.map(|reading| reading.values.len())
+}
+
+/// Small sets of several parameters, and a block's filter.
+fn whole_sets() -> Vec<(Coding, Vec<u8>)> {
+    let mut rng = Rng::new(0x158_0);
+    let sets = (0..60).map(|round| {
+        let coding = coding(&mut rng);
+        let elements = elements(&mut rng, round % 13);
+        (coding, coding.encode(&elements))
+    });
+    let mut sets: Vec<_> = sets.collect();
+    let block = fixtures::read("blocks/mainnet_57043.json");
+    let block: serde_json::Value = serde_json::from_str(&block).expect("JSON");
+    let filter = oracle::from_hex(block["basic_filter"].as_str().expect("hex"));
+    sets.push((BASIC, filter));
+    sets
+}
+
+#[test]
+fn cut_at_every_byte_and_lengthened() {
+    for (coding, whole) in whole_sets() {
+        let count = read(coding, &whole).expect("a set");
+        for end in 0..whole.len() {
+            let fault = read(coding, &whole[..end]).expect_err("cut");
+            let expected = if end == 0 { Fault::CountCut } else { Fault::Cut };
+            assert_eq!(fault, expected, "{coding:?} cut at {end}");
+        }
+        for more in [&[0_u8][..], &[0xff], &[0; 40], &[0xff; 40]] {
+            let longer = [&whole[..], more].concat();
+            assert_eq!(read(coding, &longer), Err(Fault::Trailing), "{coding:?}");
+            for acceptance in [Acceptance::Core, Acceptance::Strict] {
+                let error = coding.decode(Backend::best(), &longer, acceptance);
+                assert_eq!(error, Err(GcsError::TrailingBytes(more.len())), "{count} values");
+            }
+        }
+    }
+}
+
+/// No two strings of bytes are one set to the strict reader: what it takes, a writer makes of
+/// the values again. Flips of each bit, and every string of up to two bytes.
+#[test]
+fn a_set_has_one_form() {
+    let mut seen = HashMap::new();
+    let mut taken = 0;
+    let mut only_by_core = 0;
+    let mut check = |coding: Coding, bytes: Vec<u8>| {
+        let Ok(reading) = coding.check_reading(&bytes) else { return };
+        let written = coding.encode_values(&reading.values);
+        assert_eq!(reading.is_canonical(), !reading.over_range && written == bytes);
+        if !reading.is_canonical() {
+            only_by_core += 1;
+            return;
+        }
+        taken += 1;
+        let (p, m) = (coding.p, coding.m);
+        let before = seen.insert((p, m, reading.values.clone()), bytes.clone());
+        assert!(before.is_none_or(|before| before == bytes), "{p}, {m}, {:?}", reading.values);
+    };
+    for (coding, whole) in whole_sets() {
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 0x80 >> (bit % 8);
+            check(coding, flipped);
+        }
+    }
+    for (p, m) in [(0, 1), (0, 3), (1, 2), (2, 5), (3, 40), (7, 200)] {
+        let coding = Coding { k0: 0, k1: 0, p, m };
+        check(coding, Vec::new());
+        for first in 0..=u8::MAX {
+            check(coding, vec![first]);
+            (0..=u8::MAX).for_each(|second| check(coding, vec![first, second]));
+        }
+    }
+    assert!(taken > 2_000 && only_by_core > 2_000, "{taken} taken, {only_by_core} only by Core");
+}
+
+#[test]
+fn counts_that_lie() {
+    let codes = [0x55; 300];
+    let over_bytes = |count: u64| [&compact_size(count)[..], &codes].concat();
+    let most = (300 * 8 / 20) as u64;
+    assert!(matches!(read(BASIC, &over_bytes(1)), Err(Fault::Trailing)));
+    for count in [most + 1, 0xfc, 0xfd, 0xffff, 0x1_0000, 0x01ff_ffff, 0x0200_0000] {
+        assert_eq!(read(BASIC, &over_bytes(count)), Err(Fault::Cut), "{count}");
+    }
+    for count in [0x0200_0001, u32::MAX.into(), 1 << 32, u64::MAX] {
+        assert_eq!(read(BASIC, &over_bytes(count)), Err(Fault::CountTooLarge), "{count}");
+        let error = BASIC.parse(&over_bytes(count), Acceptance::Core).map(drop);
+        assert_eq!(error, Err(GcsError::CountTooLarge(count)));
+    }
+    for count in [0_u64, 1, 0xfc, 0xfd, 0xffff, 0x1_0000, 0xffff_ffff] {
+        let bytes = count.to_le_bytes();
+        for (marker, size) in [(0xfd, 2), (0xfe, 4), (0xff, 8)] {
+            if compact_size(count).len() > size {
+                continue;
+            }
+            let padded = [&[marker], &bytes[..size], &codes].concat();
+            assert_eq!(read(BASIC, &padded), Err(Fault::CountNonMinimal), "{count} in {size}");
+            let error = BASIC.parse(&padded, Acceptance::Core).map(drop);
+            assert_eq!(error, Err(GcsError::CountNonMinimal(count)));
+        }
+    }
+    for cut in [&[][..], &[0xfd], &[0xfd, 0], &[0xfe, 0, 0, 1], &[0xff; 8]] {
+        assert_eq!(read(BASIC, cut), Err(Fault::CountCut));
+    }
+}
+
+/// The largest count there is, in the fewest bytes: 4 MiB of zeros, each bit a value. One more
+/// bit is one value more than the bytes hold.
+#[test]
+fn the_largest_count() {
+    const COUNT: usize = 0x0200_0000;
+    let coding = Coding { k0: 1, k1: 2, p: 0, m: 1 };
+    let mut bytes = compact_size(COUNT as u64);
+    bytes.resize(bytes.len() + COUNT / 8, 0);
+    for acceptance in [Acceptance::Core, Acceptance::Strict] {
+        let values = survives("the largest count", &bytes, 64, 20_000, || {
+            let mut values = Vec::new();
+            let filter = coding.parse(&bytes, acceptance).expect("as many values as bits");
+            filter.decode_into(Backend::best(), &mut values).map(|()| values)
+        });
+        assert!(values.is_ok_and(|values| values == vec![0; COUNT]));
+    }
+    bytes.pop();
+    let error = coding.parse(&bytes, Acceptance::Core).map(drop);
+    let (count, most) = (0x0200_0000, 0x0200_0000 - 8);
+    assert_eq!(error, Err(GcsError::CountOverBytes { count, most }));
+}
+
+/// Long runs of ones: no end, one far away, one at every length around a machine word.
+#[test]
+fn unary_runs() {
+    for p in [0, 1, 19, 31, 32] {
+        for m in [1, 784_931, u32::MAX] {
+            let coding = Coding { k0: 1, k1: 2, p, m };
+            let endless = [&[1][..], &[0xff; 5_000]].concat();
+            assert_eq!(read(coding, &endless), Err(Fault::Cut));
+            for ones in (0..200_u32).chain([4_000, 65_535, 65_536, 65_537]) {
+                let value = u128::from(ones) << p;
+                let bytes = coding.encode_values(&[value]);
+                assert_eq!(read(coding, &bytes), Ok(1), "{ones} ones, P = {p}");
+                let over_range = value >= u128::from(m);
+                let strict = coding.decode(Backend::best(), &bytes, Acceptance::Strict);
+                assert_eq!(strict.is_err(), over_range, "{ones} ones, P = {p}, M = {m}");
+                // The run twice: the second value is twice the first.
+                let bytes = coding.encode_values(&[value, 2 * value]);
+                assert_eq!(read(coding, &bytes), Ok(2), "{ones} ones twice, P = {p}");
+            }
+        }
+    }
+    // A megabyte in one value is read in one go, and many runs cost no more than one.
+    for run in [1_000_000, 100, 7] {
+        let mut bytes = compact_size((1_000_000 / (run + 3)) as u64);
+        while bytes.len() < 1_000_000 {
+            bytes.resize(bytes.len() + run, 0xff);
+            bytes.extend([0, 0, 0]);
+        }
+        let start = std::time::Instant::now();
+        let _ = read(BASIC, &bytes);
+        assert!(start.elapsed().as_secs() < 20, "runs of {run} bytes");
+    }
+}
+
+/// Each P there is, with the largest and smallest M whose codes stay short, and M past them.
+#[test]
+fn every_remainder_width() {
+    let mut rng = Rng::new(0x158_1);
+    for p in 0..=GcsParams::MAX_P {
+        let scale = 1_u64 << p;
+        let ms = [1, 2, scale - 1, scale, scale + 1, scale * 3 / 2, scale * 40, u32::MAX.into()];
+        for m in ms.into_iter().filter(|m| *m > 0 && m >> p < 2_000) {
+            let Ok(m) = u32::try_from(m) else { continue };
+            let coding = Coding { k0: rng.u64(), k1: rng.u64(), p, m };
+            for count in [0, 1, 2, 9, 300] {
+                let elements = elements(&mut rng, count);
+                let bytes = coding.encode(&elements);
+                assert_eq!(coding.written(&elements), bytes, "{coding:?}");
+                let mut asked = queries(&mut rng, &elements, 30);
+                asked.extend(elements.iter().take(10).cloned());
+                let found = coding.check_matching(&bytes, &asked).expect("what was written");
+                assert!(found.len() >= elements.len().min(10), "{coding:?}");
+                for _ in 0..4 {
+                    let bytes = mutated(&mut rng, &bytes);
+                    let _ = coding.check_matching(&bytes, &asked);
+                }
+            }
+        }
+    }
+    for p in [33, 34, 64, 255] {
+        assert_eq!(GcsParams::new(p, 1), Err(GcsParamsError::RemainderBits(p)));
+    }
+    for p in [0, 19, 32] {
+        assert_eq!(GcsParams::new(p, 0), Err(GcsParamsError::ZeroM));
+        let params = GcsParams::new(p, u32::MAX).expect("the limits");
+        assert_eq!((params.p(), params.m()), (p, u32::MAX));
+    }
+}
+
+/// An M far above two to the P makes codes long without end; what is too long is refused before
+/// it is written.
+#[test]
+fn sets_that_would_be_written_without_end() {
+    let mut rng = Rng::new(0x158_4);
+    for (p, m) in [(0, u32::MAX), (1, u32::MAX), (0, 1 << 30)] {
+        let coding = Coding { k0: 1, k1: 2, p, m };
+        let elements: Vec<_> = (0..20).map(|_| rng.array::<30>()).collect();
+        let last = *coding.values(&elements).last().expect("twenty");
+        let input = elements.concat();
+        let slices = elements.iter().map(<[u8; 30]>::as_slice);
+        let written = survives("encode", &input, 40, 0, || {
+            gcs::encode(coding.params(), coding.key(), slices).map(drop)
+        });
+        // Each remainder may borrow from a quotient.
+        let Err(EncodeError::TooLong(bits)) = written else { panic!("{coding:?}: {written:?}") };
+        assert!(bits > gcs::MAX_ENCODED_BITS && bits.abs_diff(last >> p) <= 20 * 2, "{coding:?}");
+    }
+}
+
+#[test]
+fn bytes_by_chance() {
+    let mut rng = Rng::new(0x158_2);
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..30_000 {
+        let coding = coding(&mut rng);
+        let length = rng.below(40);
+        let mut bytes = rng.bytes(length);
+        if let Some(first) = bytes.first_mut() {
+            *first %= 40;
+        }
+        match read(coding, &bytes) {
+            Ok(_) => taken += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(taken > 200 && refused > 10_000, "{taken} taken, {refused} refused");
+}
+
+#[test]
+fn mutated_filters() {
+    let mut rng = Rng::new(0x158_3);
+    let text = fixtures::read("core_oracle_subset.jsonl");
+    let mut sets = Vec::new();
+    for case in oracle::cases(&text).filter(|case| case.str("kind") == "gcs") {
+        let half = |field| u64::from_str_radix(case.str(field), 16).expect("hex");
+        let p = u8::try_from(case.number("p")).expect("a byte");
+        let coding = Coding { k0: half("k0"), k1: half("k1"), p, m: case.number("m") };
+        sets.push((coding, case.bytes("encoded")));
+    }
+    assert_eq!(sets.len(), 35);
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..20_000 {
+        let (coding, whole) = rng.pick(&sets).clone();
+        match read(coding, &mutated(&mut rng, &whole)) {
+            Ok(_) => taken += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(taken > 1_000 && refused > 5_000, "{taken} taken, {refused} refused");
+}

@@ -1,0 +1,229 @@
+//! Chains of Bitcoin headers: bytes that claim to be one, and headers that a stranger mined.
+
+use chainsieve::bitcoin::block::{Header, Version};
+use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
+use chainsieve::bitcoin::{CompactTarget, Network, consensus};
+use chainsieve::btc::headers::{
+    AnchorError, BlockAt, ChainEvent, HeaderChain, HeaderError, HeaderFileError,
+};
+
+use crate::mutation::mutated;
+use crate::regtest_headers::{branch, genesis, mine};
+use crate::rng::Rng;
+use crate::survives;
+
+const NOW: u32 = 2_000_000_000;
+
+/// Where the fields of the preamble are.
+const HEIGHT: usize = 8 + 1 + 32;
+const WORK: usize = HEIGHT + 4;
+const PERIOD_FIRST: usize = WORK + 32;
+
+/// Decodes; what is intact of it decodes again. Per header: itself, in a message, in the chain, in
+/// an event and in the table, in lists that grow by doubling.
+fn decode(bytes: &[u8]) -> Result<HeaderChain, HeaderFileError> {
+    let result = survives("a file of headers", bytes, 16, 10_000, || HeaderChain::decode(bytes));
+    match &result {
+        Ok(chain) => assert_eq!(chain.encode(), bytes),
+        Err(error) => {
+            if let Some(intact) = error.intact_len() {
+                let intact = &bytes[..usize::try_from(intact).expect("inside the bytes")];
+                assert!(intact.len() < bytes.len(), "{error}");
+                HeaderChain::decode(intact).unwrap_or_else(|e| panic!("{error}, then {e}"));
+            }
+        }
+    }
+    result
+}
+
+/// The file of a regtest chain, and the length of its preamble.
+fn file(count: usize) -> (Vec<u8>, usize) {
+    let mut chain = HeaderChain::new(Network::Regtest);
+    chain.accept(&branch(&genesis(), count, 1), NOW).expect("a chain");
+    (chain.encode(), usize::try_from(chain.record_offset(1)).expect("small"))
+}
+
+/// `file` with a preamble of `length` bytes whose checksum is right.
+fn summed(mut file: Vec<u8>, length: usize) -> Vec<u8> {
+    let sum = sha256d::Hash::hash(&file[..length - 4]).to_byte_array();
+    file[length - 4..length].copy_from_slice(&sum[..4]);
+    file
+}
+
+#[test]
+fn damaged_files() {
+    let mut rng = Rng::new(41);
+    let (file, preamble) = file(30);
+    let (mut good, mut bad) = (0, 0);
+    for _ in 0..4_000 {
+        let mut bytes = mutated(&mut rng, &file);
+        if bytes.len() >= preamble && rng.one_in(2) {
+            bytes = summed(bytes, preamble);
+        }
+        match decode(&bytes) {
+            Ok(_) => good += 1,
+            Err(_) => bad += 1,
+        }
+    }
+    // Good are those cut between headers, and half of those that differ in the last one alone.
+    assert!((3..100).contains(&good), "{good} good, {bad} bad");
+}
+
+#[test]
+fn every_length_and_every_byte() {
+    let (file, preamble) = file(3);
+    for length in 0..file.len() {
+        let whole = length >= preamble && (length - preamble).is_multiple_of(80);
+        assert_eq!(decode(&file[..length]).is_ok(), whole, "{length}");
+    }
+    let last = file.len() - 80;
+    for at in 0..last {
+        for flip in [1, 0x80] {
+            let mut bytes = file.clone();
+            bytes[at] ^= flip;
+            let error = decode(&bytes).expect_err("damaged");
+            assert_eq!(error.intact_len().is_some(), at >= preamble, "{at}: {error}");
+        }
+    }
+}
+
+/// Preambles that say what no chain is, with the right checksum.
+#[test]
+fn forged_preambles() {
+    let (file, preamble) = file(3);
+    let forged = |at: usize, field: &[u8]| {
+        let mut bytes = file.clone();
+        bytes[at..at + field.len()].copy_from_slice(field);
+        decode(&summed(bytes, preamble)).map(|chain| chain.tip())
+    };
+    assert!(forged(HEIGHT, &0_u32.to_le_bytes()).is_ok());
+    assert_eq!(forged(0, b"x"), Err(HeaderFileError::Magic));
+    assert_eq!(forged(8, &[2]), Err(HeaderFileError::Version { version: 2, newest: 1 }));
+    assert_eq!(forged(8, &[0]), Err(HeaderFileError::Version { version: 0, newest: 1 }));
+    assert!(matches!(forged(9, &[7]), Err(HeaderFileError::UnknownChain { .. })));
+    let half = {
+        let mut work = [0; 32];
+        work[31] = 0x80;
+        work
+    };
+    let error = forged(WORK, &half).unwrap_err();
+    assert!(matches!(error, HeaderFileError::Anchor(AnchorError::TooMuchWork { .. })), "{error}");
+    // All but half of the largest number is the user's to believe, and sums don't overflow.
+    let mut most = [0xff; 32];
+    most[31] = 0x7f;
+    assert!(forged(WORK, &most).is_ok());
+    let other = consensus::serialize(&mine(&genesis(), 1_400_000_000, 1));
+    let error = forged(PERIOD_FIRST, &other).unwrap_err();
+    assert!(matches!(error, HeaderFileError::Anchor(AnchorError::PeriodFirst { .. })), "{error}");
+    let error = forged(PERIOD_FIRST + 80, &other).unwrap_err();
+    assert!(matches!(error, HeaderFileError::Anchor(AnchorError::Genesis { .. })), "{error}");
+
+    // Heights that need more headers than there are, with the checksum where it then is.
+    for (height, records) in [(1_u32, 1), (9, 9), (10, 10), (11, 10), (u32::MAX, 10)] {
+        let mut bytes = file.clone();
+        bytes[HEIGHT..WORK].copy_from_slice(&height.to_le_bytes());
+        let length = preamble + 80 * records;
+        let error = decode(&bytes).unwrap_err();
+        let expected = if bytes.len() < length {
+            HeaderFileError::PreambleCut { length: bytes.len(), needed: length }
+        } else {
+            HeaderFileError::Checksum
+        };
+        assert_eq!(error, expected, "{height}");
+        bytes.resize(length + 80, 0);
+        let error = decode(&summed(bytes, length)).unwrap_err();
+        let HeaderFileError::Anchor(error) = error else { panic!("{height}: {error}") };
+        match error {
+            AnchorError::TooHigh { height, .. } => assert_eq!(height, u32::MAX),
+            AnchorError::NotLinked { .. } | AnchorError::ProofOfWork { .. } => {}
+            error => panic!("{height}: {error}"),
+        }
+    }
+}
+
+/// Headers with good work and bad fields: each is refused for its field, and nothing changes.
+#[test]
+fn mined_with_bad_fields() {
+    let mut rng = Rng::new(42);
+    let mut chain = HeaderChain::new(Network::Regtest);
+    let headers = branch(&genesis(), 20, 1);
+    chain.accept(&headers, NOW).expect("a chain");
+    let (tip, tip_header) = (chain.tip(), headers[19]);
+    let median = chain.median_time_past(20).expect("the tip");
+    let mut refuse = |change: &dyn Fn(&mut Header)| {
+        let mut header = mine(&tip_header, tip_header.time + 1, rng.u64());
+        change(&mut header);
+        while !header.target().is_met_by(header.block_hash()) {
+            header.nonce = header.nonce.wrapping_add(1);
+        }
+        let error = chain.accept(&[header, header], NOW).expect_err("refused");
+        assert_eq!((error.index, error.events.len(), chain.tip()), (0, 0, tip));
+        assert_eq!(chain.side_headers(), 0);
+        error.cause
+    };
+    for time in [0, 1, median - 1, median] {
+        let cause = HeaderError::TimeTooOld { height: 21, time, median };
+        assert_eq!(refuse(&|header| header.time = time), cause);
+    }
+    for time in [NOW + 7_201, u32::MAX] {
+        let cause = HeaderError::TimeTooNew { height: 21, time, latest: NOW + 7_200 };
+        assert_eq!(refuse(&|header| header.time = time), cause);
+    }
+    for version in [3, 2, 1, 0, -1, i32::MIN] {
+        let cause = HeaderError::Version { height: 21, version, least: 4 };
+        assert_eq!(refuse(&|header| header.version = Version::from_consensus(version)), cause);
+    }
+    for bits in [0x207f_fffe, 0x2000_ffff, 0x2030_0000] {
+        let cause = HeaderError::WrongBits { height: 21, bits, required: 0x207f_ffff };
+        assert_eq!(refuse(&|header| header.bits = CompactTarget::from_consensus(bits)), cause);
+    }
+}
+
+/// Messages of any headers in any order: no panic, and memory in proportion.
+#[test]
+fn headers_in_any_order() {
+    let mut rng = Rng::new(43);
+    let mut pool = vec![genesis()];
+    for salt in 0..400 {
+        let parent = *rng.pick(&pool);
+        pool.push(mine(&parent, parent.time + 1 + rng.u32() % 1_000, salt));
+    }
+    let mut chain = HeaderChain::new(Network::Regtest).with_side_limit(40);
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..3_000 {
+        let mut message: Vec<_> = (0..rng.below(30)).map(|_| *rng.pick(&pool)).collect();
+        if rng.one_in(3)
+            && let Some(header) = message.first_mut()
+        {
+            header.nonce ^= 1 << rng.below(32);
+        }
+        if rng.one_in(2) {
+            message.sort_by_key(|header| header.time);
+        }
+        let before = chain.tip();
+        let (events, error) = match chain.accept(&message, NOW) {
+            Ok(events) => (events, None),
+            Err(error) => (error.events.clone(), Some(error)),
+        };
+        if let Some(error) = error {
+            assert!(error.index < message.len());
+            refused += 1;
+        }
+        let tip = events.iter().fold(before, |tip, event| match event {
+            ChainEvent::Connected { at, header } => {
+                assert_eq!(header.prev_blockhash, tip.hash);
+                *at
+            }
+            ChainEvent::Disconnected { at } => {
+                assert_eq!(*at, tip);
+                let parent = pool.iter().find(|header| header.block_hash() == at.hash);
+                let hash = parent.expect("from the pool").prev_blockhash;
+                BlockAt { height: at.height - 1, hash }
+            }
+        });
+        assert_eq!(tip, chain.tip());
+        assert!(chain.side_headers() <= 40);
+        taken += usize::from(!events.is_empty());
+    }
+    assert!(taken > 3 && refused > 500, "{taken} taken, {refused} refused");
+}

@@ -1,0 +1,416 @@
+//! Scans against a plain loop: each filter asked script by script with `bitcoin`'s reader, again
+//! until its hits bring up nothing more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use chainsieve::bitcoin::BlockHash;
+use chainsieve::bitcoin::bip158::{BlockFilterReader, FilterHash};
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::btc::bip158::scan::{
+    Candidate, Commitment, Cursor, FilterItem, Reason, Scan, ScanError, Statistics, WalletId,
+    Wallets,
+};
+use chainsieve::btc::bip158::{GcsParams, filter_hash, filter_key, gcs};
+use chainsieve::simd::Backend;
+
+use crate::rng::Rng;
+
+/// Wallets there are from the start; one more comes up on the way.
+const WALLETS: usize = 3;
+/// Scripts that a wallet has ahead of the last one it saw used.
+const GAP: usize = 3;
+const FIRST: u32 = 1_000;
+
+fn script(wallet: usize, index: usize) -> Vec<u8> {
+    format!("wallet {wallet}, address {index}").into_bytes()
+}
+
+struct Block {
+    hash: BlockHash,
+    /// What is in the block, of the wallets'.
+    holds: Vec<(usize, usize)>,
+    content: Vec<u8>,
+    commitment: Option<Commitment>,
+    /// The filter says nothing.
+    is_mute: bool,
+}
+
+/// A chain in which wallets use their scripts about in order, now and then many in one block.
+fn chain(rng: &mut Rng, length: usize) -> Vec<Block> {
+    let mut next = [0_usize; WALLETS + 1];
+    let mut block = |_| {
+        let hash = BlockHash::from_byte_array(rng.array());
+        let mut holds = Vec::new();
+        for (wallet, next) in next.iter_mut().enumerate() {
+            let uses = if rng.one_in(3) { rng.below(9) } else { 0 };
+            for _ in 0..uses {
+                holds.push((wallet, *next));
+                // Never more than the gap ahead; sometimes an old one.
+                *next += rng.below(GAP + 1);
+                if rng.one_in(4) {
+                    holds.push((wallet, rng.below(*next + 1)));
+                }
+            }
+        }
+        let others = (0..rng.below(30)).map(|_| rng.bytes(25));
+        let mut elements: Vec<_> = others.collect();
+        elements.extend(holds.iter().map(|&(wallet, index)| script(wallet, index)));
+        let elements = elements.iter().map(Vec::as_slice);
+        let mut content = gcs::encode(GcsParams::BASIC, filter_key(&hash), elements).expect("few");
+        let mut commitment = Some(Commitment::Hash(filter_hash(&content)));
+        let mut is_mute = false;
+        match rng.below(20) {
+            0 => {
+                content.pop();
+                commitment = None;
+                is_mute = true;
+            }
+            1 => {
+                commitment = Some(Commitment::Hash(FilterHash::from_byte_array(rng.array())));
+                is_mute = true;
+            }
+            2..8 => commitment = None,
+            _ => {}
+        }
+        Block { hash, holds, content, commitment, is_mute }
+    };
+    (0..length).map(&mut block).collect()
+}
+
+fn items(chain: &[Block], first: u32) -> impl Iterator<Item = FilterItem<'_>> + Clone {
+    (FIRST..).zip(chain).skip((first - FIRST) as usize).map(|(height, block)| FilterItem {
+        height,
+        block_hash: block.hash,
+        content: &block.content,
+        commitment: block.commitment,
+    })
+}
+
+/// What the wallets are, and what a hit makes of them: a gap of scripts ahead, and a new wallet
+/// some blocks later.
+#[derive(Clone, PartialEq, Debug)]
+struct Model {
+    /// Birthday and number of scripts.
+    wallets: Vec<(u32, usize)>,
+}
+
+impl Model {
+    fn new(rng: &mut Rng, length: usize) -> Self {
+        let birthday = |rng: &mut Rng| FIRST - 1 + u32::try_from(rng.below(length)).expect("few");
+        let mut wallets: Vec<_> = (0..WALLETS).map(|_| (birthday(rng), GAP + 1)).collect();
+        if rng.one_in(2) {
+            wallets[0].0 = 0;
+        }
+        Self { wallets }
+    }
+
+    fn see(&mut self, height: u32, wallet: usize, index: usize) {
+        let scripts = &mut self.wallets[wallet].1;
+        *scripts = (*scripts).max(index + GAP + 1);
+        if (wallet, index) == (0, 7) && self.wallets.len() == WALLETS {
+            let birthday = if height.is_multiple_of(2) { height } else { height + 4 };
+            self.wallets.push((birthday, GAP + 1));
+        }
+    }
+
+    /// The block itself, looked at.
+    fn see_block(&mut self, height: u32, block: &Block) {
+        let before = self.clone();
+        for &(wallet, index) in &block.holds {
+            if self
+                .wallets
+                .get(wallet)
+                .is_some_and(|&(birthday, scripts)| birthday <= height && index < scripts)
+            {
+                self.see(height, wallet, index);
+            }
+        }
+        if *self != before {
+            self.see_block(height, block);
+        }
+    }
+
+    /// Brings the wallets of a scan up to this.
+    fn apply(&self, wallets: &mut Wallets, ids: &mut Vec<WalletId>) {
+        for (number, &(birthday, scripts)) in self.wallets.iter().enumerate() {
+            if number == ids.len() {
+                ids.push(wallets.add(birthday));
+            }
+            let known = wallets.scripts(ids[number]).len();
+            wallets.extend(ids[number], (known..scripts).map(|index| script(number, index)));
+        }
+    }
+}
+
+/// Height → what is found there: scripts, or `None` for a filter that says nothing.
+type Found = BTreeMap<u32, Option<BTreeSet<(usize, usize)>>>;
+
+/// The plain loop, from `first` on.
+fn naive(chain: &[Block], model: &mut Model, first: u32) -> Found {
+    let mut found = Found::new();
+    for (height, block) in (FIRST..).zip(chain).skip((first - FIRST) as usize) {
+        let reader = BlockFilterReader::new(&block.hash);
+        let mut hits = BTreeSet::new();
+        let is_asked =
+            model.wallets.iter().any(|&(birthday, scripts)| birthday <= height && scripts > 0);
+        if block.is_mute && is_asked {
+            model.see_block(height, block);
+            found.insert(height, None);
+            continue;
+        }
+        loop {
+            let before = model.clone();
+            for (wallet, &(birthday, scripts)) in before.wallets.iter().enumerate() {
+                for index in (0..scripts).filter(|_| birthday <= height) {
+                    let mut content = block.content.as_slice();
+                    let query = [script(wallet, index)];
+                    let mut query = query.iter().map(Vec::as_slice);
+                    if reader.match_any(&mut content, &mut query).expect("a filter") {
+                        hits.insert((wallet, index));
+                        model.see(height, wallet, index);
+                    }
+                }
+            }
+            if *model == before {
+                break;
+            }
+        }
+        if !hits.is_empty() {
+            found.insert(height, Some(hits));
+        }
+    }
+    found
+}
+
+/// A scan with its model.
+#[derive(Clone)]
+struct Run {
+    scan: Scan,
+    model: Model,
+    ids: Vec<WalletId>,
+    candidates: Vec<Candidate>,
+}
+
+impl Run {
+    fn new(model: &Model, cursor: Cursor) -> Self {
+        let mut scan = Scan::new(Backend::best(), cursor);
+        let mut ids = Vec::new();
+        model.apply(scan.wallets_mut(), &mut ids);
+        Self { scan, model: model.clone(), ids, candidates: Vec::new() }
+    }
+
+    /// Scans up to the end, or to the call number `stop`.
+    fn go(&mut self, chain: &[Block], end: usize, stop: Option<usize>, parallel: bool) -> bool {
+        let Self { scan, model, ids, candidates } = self;
+        let mut calls = 0;
+        let first = scan.cursor().next_height;
+        let items = items(&chain[..end], first);
+        let found = |candidate: Candidate, wallets: &mut Wallets| {
+            if stop == Some(calls) {
+                return ControlFlow::Break(());
+            }
+            calls += 1;
+            let Candidate { height, ref reason, .. } = candidate;
+            match reason {
+                Reason::Scripts { wallet, indices } => {
+                    assert!(indices.is_sorted());
+                    for &index in indices {
+                        let expected = script(wallet.index(), index);
+                        assert_eq!(wallets.scripts(*wallet).get(index), Some(&expected[..]));
+                        model.see(height, wallet.index(), index);
+                    }
+                }
+                Reason::NoAnswer(_) => {
+                    model.see_block(height, &chain[(height - FIRST) as usize]);
+                }
+            }
+            candidates.push(candidate);
+            model.apply(wallets, ids);
+            ControlFlow::Continue(())
+        };
+        let done = if parallel { par_scan(scan, items, found) } else { scan.scan(items, found) };
+        done.expect("in order").is_break()
+    }
+
+    /// All candidates; none may be reported twice.
+    fn found(&self) -> Found {
+        let mut found = Found::new();
+        for Candidate { height, reason, .. } in &self.candidates {
+            match reason {
+                Reason::Scripts { wallet, indices } => {
+                    let hits = found.entry(*height).or_insert(Some(BTreeSet::new()));
+                    let hits = hits.as_mut().expect("an answer");
+                    for &index in indices {
+                        assert!(hits.insert((wallet.index(), index)), "{height}: twice");
+                    }
+                }
+                Reason::NoAnswer(_) => assert_eq!(found.insert(*height, None), None),
+            }
+        }
+        found
+    }
+}
+
+#[cfg(feature = "rayon")]
+fn par_scan<'a, B>(
+    scan: &mut Scan,
+    items: impl IntoIterator<Item = FilterItem<'a>>,
+    found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+) -> Result<ControlFlow<B>, ScanError> {
+    scan.par_scan(items, found)
+}
+
+#[cfg(not(feature = "rayon"))]
+fn par_scan<'a, B>(
+    scan: &mut Scan,
+    items: impl IntoIterator<Item = FilterItem<'a>>,
+    found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+) -> Result<ControlFlow<B>, ScanError> {
+    scan.scan(items, found)
+}
+
+/// A chain, its wallets, and what is to be found.
+fn case(seed: u64, length: usize) -> (Vec<Block>, Model, Found) {
+    let mut rng = Rng::new(seed);
+    let chain = chain(&mut rng, length);
+    let model = Model::new(&mut rng, length);
+    let expected = naive(&chain, &mut model.clone(), FIRST);
+    (chain, model, expected)
+}
+
+#[test]
+fn scans_find_what_the_plain_loop_finds() {
+    let (mut hits, mut mute, mut more, mut spawned) = (0, 0, 0, 0);
+    for (seed, length) in (0..60).zip((40..).step_by(8)) {
+        let (chain, model, expected) = case(seed, length);
+        let mut one = Run::new(&model, Cursor::at(FIRST));
+        assert!(!one.go(&chain, chain.len(), None, false));
+        assert_eq!(one.found(), expected, "seed {seed}");
+        let mut all = Run::new(&model, Cursor::at(FIRST));
+        assert!(!all.go(&chain, chain.len(), None, true));
+        assert_eq!(all.candidates, one.candidates, "seed {seed}");
+        assert_eq!(all.scan.cursor(), one.scan.cursor());
+        assert_eq!(all.scan.statistics(), one.scan.statistics());
+
+        let end = FIRST + u32::try_from(chain.len()).expect("few");
+        let last = chain.last().expect("blocks").hash;
+        assert_eq!(one.scan.cursor(), Cursor { next_height: end, previous: Some(last) });
+        let Statistics { filters, skipped, candidates, no_answers, bytes, .. } =
+            *one.scan.statistics();
+        let first_birthday = model.wallets.iter().map(|&(birthday, _)| birthday).min();
+        let unborn = first_birthday.map_or(0, |birthday| birthday.saturating_sub(FIRST));
+        assert_eq!((filters + skipped, skipped), (chain.len() as u64, u64::from(unborn)));
+        assert_eq!(
+            bytes,
+            chain[unborn as usize..].iter().map(|block| block.content.len() as u64).sum::<u64>()
+        );
+        assert_eq!(candidates, expected.len() as u64);
+        assert_eq!(no_answers, expected.values().filter(|found| found.is_none()).count() as u64);
+        hits += candidates - no_answers;
+        mute += no_answers;
+        more += one.candidates.len() as u64 - candidates;
+        spawned += u32::from(one.ids.len() > WALLETS);
+    }
+    assert!(
+        hits > 3_000 && mute > 1_000 && more > 5_000 && spawned > 20,
+        "{hits} {mute} {more} {spawned}"
+    );
+}
+
+#[test]
+fn a_scan_goes_on_where_it_stopped() {
+    for seed in 0..4 {
+        let (chain, model, expected) = case(1_000 + seed, 60);
+        for parallel in [false, true] {
+            // Between two filters, with nothing kept but the cursor and the wallets.
+            for end in 0..=chain.len() {
+                let mut first = Run::new(&model, Cursor::at(FIRST));
+                first.go(&chain, end, None, parallel);
+                let cursor = Cursor::from_bytes(&first.scan.cursor().to_bytes());
+                assert_eq!(cursor, first.scan.cursor());
+                let mut then = Run::new(&first.model, cursor);
+                then.go(&chain, chain.len(), None, parallel);
+                first.candidates.append(&mut then.candidates);
+                assert_eq!(first.found(), expected, "seed {seed}, end {end}");
+            }
+            // At each candidate.
+            for stop in 0.. {
+                let mut run = Run::new(&model, Cursor::at(FIRST));
+                if !run.go(&chain, chain.len(), Some(stop), parallel) {
+                    break;
+                }
+                let next = run.scan.cursor().next_height;
+                run.candidates.retain(|candidate| candidate.height < next);
+                assert!(!run.go(&chain, chain.len(), None, parallel));
+                assert_eq!(run.found(), expected, "seed {seed}, stopped at {stop}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rewound_scan_finds_what_the_new_chain_holds() {
+    let mut differ = 0;
+    for seed in 0..6 {
+        let (old, model, _) = case(2_000 + seed, 50);
+        for fork in (0..old.len()).step_by(3) {
+            let mut rng = Rng::new(3_000 + seed);
+            let mut new = chain(&mut rng, old.len());
+            let branch = new.split_off(fork);
+            let mut new: Vec<Block> = chain(&mut Rng::new(2_000 + seed), old.len());
+            new.truncate(fork);
+            new.extend(branch);
+            let height = FIRST + u32::try_from(fork).expect("few");
+            for parallel in [false, true] {
+                let mut run = Run::new(&model, Cursor::at(FIRST));
+                run.go(&old, old.len(), None, parallel);
+                run.scan.rewind(height + 1_000);
+                assert_eq!(run.scan.cursor().previous, Some(old.last().expect("blocks").hash));
+                run.scan.rewind(height);
+                assert_eq!(run.scan.cursor(), Cursor::at(height));
+                let expected = naive(&new, &mut run.model.clone(), height);
+                run.candidates.clear();
+                run.go(&new, new.len(), None, parallel);
+                assert_eq!(run.found(), expected, "seed {seed}, fork at {fork}");
+                differ += u32::from(expected != naive(&old, &mut run.model.clone(), height));
+            }
+        }
+    }
+    assert!(differ > 150, "{differ}");
+}
+
+#[test]
+fn filters_out_of_order_are_refused_and_those_before_count() {
+    let (chain, model, expected) = case(7, 40);
+    let all: Vec<_> = items(&chain, FIRST).collect();
+    let at = FIRST + 20;
+    for (wrong, is_last) in [(at - 1, false), (at + 1, false), (0, false), (u32::MAX, true)] {
+        let mut items = all.clone();
+        items[20].height = wrong;
+        let error = if is_last {
+            ScanError::HeightTooLarge(wrong)
+        } else {
+            ScanError::OutOfOrder { expected: at, found: wrong }
+        };
+        for parallel in [false, true] {
+            let mut run = Run::new(&model, Cursor::at(FIRST));
+            let found = |_: Candidate, _: &mut Wallets| ControlFlow::<()>::Continue(());
+            let scan = &mut run.scan;
+            let done = if parallel {
+                par_scan(scan, items.iter().copied(), found)
+            } else {
+                scan.scan(items.iter().copied(), found)
+            };
+            assert_eq!(done, Err(error));
+            let previous = Some(chain[19].hash);
+            assert_eq!(run.scan.cursor(), Cursor { next_height: at, previous });
+        }
+    }
+    let mut run = Run::new(&model, Cursor::at(u32::MAX));
+    let mut last = all[0];
+    last.height = u32::MAX;
+    let done = run.scan.scan([last], |_, _| ControlFlow::<()>::Continue(()));
+    assert_eq!(done, Err(ScanError::HeightTooLarge(u32::MAX)));
+    assert!(!expected.is_empty());
+}
