@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chainsieve::bitcoin::bip158::FilterHash;
 use chainsieve::bitcoin::{Block, BlockHash, ScriptBuf, Txid};
-use chainsieve::btc::bip157::{ScanBlock, VerifiedFilter};
+use chainsieve::btc::bip157::{FilterSync, ScanBlock, VerifiedFilter};
 use chainsieve::btc::bip158::{Acceptance, Matcher, PreparedScripts};
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::simd::Backend;
@@ -111,6 +111,20 @@ impl Wallet {
             State::No(hash) | State::Matched(hash) => Some((height, *hash)),
             State::Scanned(_) => None,
         })
+    }
+
+    /// Goes on with `sync`, which was restored: what it has no grade for does not count until it
+    /// is confirmed or told again. Returns the heights where filters count.
+    pub(crate) fn restart(&mut self, sync: &FilterSync) -> Vec<u32> {
+        self.states.retain(|_, (_, state)| !matches!(state, State::Matched(_)));
+        let is_known = |height: u32| sync.grade(height).is_some();
+        let told: Vec<_> = self.by_filter(0, u32::MAX).map(|(height, _)| height).collect();
+        let (count, wait) = told.into_iter().partition::<Vec<_>, _>(|&height| is_known(height));
+        self.reopened = wait.into_iter().collect();
+        let scanned = self.states.iter().filter(|(_, (_, s))| matches!(s, State::Scanned(_)));
+        let again = scanned.map(|(&height, _)| height).filter(|&height| !is_known(height));
+        self.again.extend(again);
+        count
     }
 
     /// Forgets all above `height`.
