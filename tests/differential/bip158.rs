@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::panic::catch_unwind;
 
 use chainsieve::bitcoin::bip158::{BlockFilter as TheirFilter, Error};
+use chainsieve::bitcoin::consensus::serialize;
 use chainsieve::bitcoin::hashes::siphash24;
-use chainsieve::bitcoin::{OutPoint, ScriptBuf, TxIn};
+use chainsieve::bitcoin::{Block, OutPoint, ScriptBuf, TxIn};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, GcsError};
 use chainsieve::hash::SipKey;
 
@@ -232,6 +233,12 @@ fn a_cut_count_hides_every_script_from_bitcoin() {
     }
 }
 
+fn block_with_coinbase(rng: &mut Rng, transactions: usize, words: &[Vec<u8>]) -> Block {
+    let mut block = random_block::block(rng, transactions, words).block.clone();
+    block.txdata[0].input = vec![TxIn::default()];
+    block
+}
+
 /// Random blocks, with empty and unspendable scripts, spends of their own outputs, and outputs
 /// that are not there.
 #[test]
@@ -241,10 +248,9 @@ fn filters_of_blocks_are_built_the_same() {
     let (mut empty, mut unspendable) = (0, 0);
     for _ in 0..400 {
         let count = 1 + rng.below(24);
-        let mut block = random_block::block(&mut rng, count, &words);
-        block.block.txdata[0].input = vec![TxIn::default()];
+        let block = block_with_coinbase(&mut rng, count, &words);
         let mut scripts: HashMap<OutPoint, ScriptBuf> = HashMap::new();
-        for input in block.block.txdata.iter().skip(1).flat_map(|tx| &tx.input) {
+        for input in block.txdata.iter().skip(1).flat_map(|tx| &tx.input) {
             let script = match rng.below(5) {
                 0 => Vec::new(),
                 1 => vec![0x6a, 1, 2],
@@ -254,21 +260,23 @@ fn filters_of_blocks_are_built_the_same() {
             unspendable += usize::from(script.first() == Some(&0x6a));
             scripts.insert(input.previous_output, ScriptBuf::from(script));
         }
-        for tx in &block.block.txdata {
+        for tx in &block.txdata {
             let txid = tx.compute_txid();
             for (output, vout) in tx.output.iter().zip(0..) {
                 scripts.insert(OutPoint { txid, vout }, output.script_pubkey.clone());
             }
         }
-        let theirs = TheirFilter::new_script_filter(&block.block, |outpoint| {
+        let theirs = TheirFilter::new_script_filter(&block, |outpoint| {
             scripts.get(outpoint).cloned().ok_or(Error::UtxoMissing(*outpoint))
         });
-        let ours = BlockFilter::new(&block.block, |outpoint| scripts.get(outpoint).cloned());
+        let ours = BlockFilter::new(&block, |outpoint| scripts.get(outpoint).cloned());
         let (theirs, ours) = (theirs.expect("all given"), ours.expect("all given"));
         assert_eq!(hex::encode(&ours.content), hex::encode(&theirs.content));
-        let inputs = block.block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
+        let inputs = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
         let spent: Vec<_> = inputs.map(|input| &scripts[&input.previous_output]).collect();
-        assert_eq!(BlockFilter::from_prevout_scripts(&block.block, &spent), Ok(ours.clone()));
+        assert_eq!(BlockFilter::from_prevout_scripts(&block, &spent), Ok(ours.clone()));
+        let raw = serialize(&block);
+        assert_eq!(BlockFilter::from_raw_block(&raw, &spent), Ok(ours.clone()));
 
         let coding = Coding::basic(ours.block_hash.as_ref());
         let questions: Vec<_> = scripts.values().map(|script| script.to_bytes()).collect();
@@ -295,7 +303,7 @@ fn any_bytes_at_all() {
         if round % 20 == 0 {
             let words = [rng.bytes(22), rng.bytes(23), vec![0x6a, 1]];
             let count = 1 + rng.below(9);
-            let block = random_block::block(&mut rng, count, &words).raw.clone();
+            let block = serialize(&block_with_coinbase(&mut rng, count, &words));
             let block = if rng.one_in(3) { block } else { mutated(&mut rng, &block) };
             blocks += usize::from(block_has_its_filter(&[block, data].concat()).is_some());
         }

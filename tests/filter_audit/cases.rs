@@ -69,7 +69,9 @@ impl Case {
 pub(crate) fn filter_of(block: &Block, elements: &BTreeSet<Vec<u8>>) -> Vec<u8> {
     let mut filter = Vec::new();
     let mut writer = BlockFilterWriter::new(&mut filter, block);
-    elements.iter().for_each(|element| writer.add_element(element));
+    for element in elements {
+        writer.add_element(element);
+    }
     writer.finish().expect("a vector");
     filter
 }

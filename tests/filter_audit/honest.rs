@@ -2,7 +2,9 @@
 
 use chainsieve::bitcoin::{OutPoint, ScriptBuf};
 use chainsieve::btc::bip158::Witnesses;
-use chainsieve::btc::bip158::audit::{Basis, Prevouts, Refutation, Verdict, audit};
+use chainsieve::btc::bip158::audit::{
+    Basis, Prevouts, Refutation, Verdict, audit, unknown_prevouts,
+};
 
 use crate::built::{block, every_kind, look_alikes};
 use crate::cases::{Case, corpus, fixtures, spends};
@@ -24,6 +26,9 @@ fn assert_passes(case: &Case) {
         Verdict::Valid(Basis::Transactions) => assert_eq!(spends_from_others, 0, "{name}"),
         Verdict::Undecidable(unknown) => {
             assert_eq!(unknown.inputs, spends_from_others, "{name}");
+            let outpoints = unknown_prevouts(&case.bind(), Prevouts::None);
+            assert_eq!(outpoints.len(), unknown.inputs, "{name}");
+            assert!(outpoints.iter().all(|outpoint| case.prevouts.contains_key(outpoint)));
             assert!(unknown.elements <= unknown.inputs, "{name}");
             assert!(unknown.guessed <= unknown.inputs, "{name}");
         }

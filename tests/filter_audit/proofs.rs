@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::{BlockHash, Network, Witness};
+use chainsieve::bitcoin::{BlockHash, Network, Transaction, Witness};
 use chainsieve::btc::bip158::audit::{
     Evidence, InvalidFilter, Prevouts, ProofDecodeError, ProofError, Refutation, Verdict, audit,
 };
@@ -163,7 +163,7 @@ fn no_field_can_be_changed() {
     for change in 0..4 {
         let mut proof = shown["unequal"].clone();
         let Evidence::Unequal { previous, .. } = &mut proof.evidence else { panic!() };
-        assert!(previous.is_sorted_by_key(|tx| tx.compute_txid()));
+        assert!(previous.is_sorted_by_key(Transaction::compute_txid));
         match change {
             0 => previous.retain(|tx| !tx.output[1].script_pubkey.is_empty()),
             1 => previous.swap(0, 1),
@@ -204,15 +204,9 @@ fn honest_filters_are_met_by_no_proof() {
         let no = matches!(error, ProofError::NotAnElement | ProofError::NoOutput(_));
         assert!(no, "{error}");
     }
-    assert_eq!(
-        InvalidFilter {
-            block_hash: hash,
-            filter: case.filter.clone(),
-            evidence: Evidence::Malformed
-        }
-        .verify(hash, Network::Regtest),
-        Err(ProofError::WellFormed)
-    );
+    let Case { filter, .. } = case;
+    let proof = InvalidFilter { block_hash: hash, filter, evidence: Evidence::Malformed };
+    assert_eq!(proof.verify(hash, Network::Regtest), Err(ProofError::WellFormed));
 }
 
 /// What Bitcoin Core's reader lets pass and no encoder makes.

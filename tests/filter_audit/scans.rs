@@ -57,7 +57,11 @@ fn the_first_payments_of_mainnet() {
     let mut relevant = Vec::new();
     for (height, case) in (0..).zip(&chain) {
         let scan = watch.scan(height, &case.bind());
-        assert_eq!(found(case, &scan), expected(case, &[script.clone()], &mut owned), "{height}");
+        assert_eq!(
+            found(case, &scan),
+            expected(case, std::slice::from_ref(&script), &mut owned),
+            "{height}"
+        );
         if scan.outcome() == Outcome::Relevant {
             relevant.push(height);
         } else {

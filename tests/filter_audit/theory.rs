@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use chainsieve::bitcoin::bip158::BlockFilter;
-use chainsieve::bitcoin::{Script, ScriptBuf, TxIn};
+use chainsieve::bitcoin::{Script, ScriptBuf, Transaction, TxIn};
 use chainsieve::btc::bip158::audit::{Evidence, Refutation, Verdict};
 
 use crate::built::every_kind;
@@ -57,7 +57,7 @@ fn classes(case: &Case) -> BTreeMap<Vec<u8>, Class> {
         let entry = classes.entry(script.to_bytes()).or_insert(class);
         *entry = class.min(*entry);
     };
-    let txids: HashSet<_> = case.block.txdata.iter().map(|tx| tx.compute_txid()).collect();
+    let txids: HashSet<_> = case.block.txdata.iter().map(Transaction::compute_txid).collect();
     for (.., input) in spends(&case.block) {
         let script = &case.prevouts[&input.previous_output];
         let class = if txids.contains(&input.previous_output.txid) {
@@ -114,7 +114,7 @@ fn check(case: &Case, most: usize, counts: &mut BTreeMap<(&'static str, Class), 
     assert_eq!(elements, case.elements(), "{}", case.name);
     assert_eq!(case.filter_of(&elements), case.filter, "{}", case.name);
     let known = classes.values().filter(|class| **class <= Class::Wrapped).count();
-    let txids: HashSet<_> = case.block.txdata.iter().map(|tx| tx.compute_txid()).collect();
+    let txids: HashSet<_> = case.block.txdata.iter().map(Transaction::compute_txid).collect();
     let unknown_inputs = spends(&case.block)
         .filter(|(.., input)| !txids.contains(&input.previous_output.txid))
         .filter(|(.., input)| input.script_sig.is_empty() || input.witness.is_empty())

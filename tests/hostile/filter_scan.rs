@@ -94,11 +94,13 @@ fn nothing_is_allocated_from_filter_to_filter() {
     for backend in Backend::available() {
         for scripts in [1, 10, 1_000] {
             let mut scan = scan_for(&mut rng, backend, scripts);
-            let (first, requested) = requested_by(|| pass(&mut scan, &filters));
-            assert_eq!(first, [], "found by chance: try another seed");
-            assert!(requested > 0);
-            let (again, requested) = requested_by(|| pass(&mut scan, &filters));
-            assert_eq!((again, requested), (vec![], 0), "{backend:?}, {scripts} scripts");
+            assert_eq!(pass(&mut scan, &filters), [], "found by chance: try another seed");
+            let passes = [&filters[..50], &filters].map(|filters| {
+                let (found, requested) = requested_by(|| pass(&mut scan, filters));
+                assert_eq!(found, []);
+                requested
+            });
+            assert_eq!(passes[0], passes[1], "{backend:?}, {scripts} scripts");
         }
     }
 }

@@ -120,6 +120,35 @@ fn damaged_streams() {
     assert!(taken > 300 && refused > 300, "{taken} taken, {refused} refused");
 }
 
+/// Stretches of short and of long codes: readers that start equally far apart in bits are not so
+/// in codes, fall short of each other or run into the end.
+#[test]
+fn uneven_streams() {
+    const P: u8 = 19;
+    let mut rng = Rng::new(0x5eb);
+    let coding = Coding { k0: 1, k1: 2, p: P, m: u32::MAX };
+    for round in 0..500 {
+        let count = *rng.pick(&[650, 1_200, 2_500, 6_000, 20_000]) + rng.below(40);
+        let count = if round % 5 == 0 { count } else { count.min(6_000) };
+        let mut deltas = Vec::new();
+        while deltas.len() < count {
+            let quotient = *rng.pick(&[0, 0, 1, 2, 4, 6]);
+            let stretch = 1 + rng.below(count / 2);
+            // All of one length, or nearly.
+            let spread = 1 + rng.below(2) as u64;
+            let delta = |rng: &mut Rng| {
+                let ones = quotient + rng.u64() % spread;
+                ones << P | rng.u64() % (1 << P)
+            };
+            deltas.extend((0..stretch).map(|_| delta(&mut rng)));
+        }
+        deltas.truncate(count);
+        let bytes = written(coding, &deltas);
+        let reading = coding.check_reading(&bytes).expect("what was written");
+        assert!(reading.values.len() == count && reading.is_canonical());
+    }
+}
+
 /// Bits by chance are a stream too: counted right, and by one wrong.
 #[test]
 fn streams_by_chance() {

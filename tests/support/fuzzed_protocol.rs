@@ -9,7 +9,7 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_filter::{CFHeaders, CFilter};
-use chainsieve::bitcoin::{Block, Network};
+use chainsieve::bitcoin::{Block, Network, Transaction};
 use chainsieve::btc::bip157::server::{Answer, FilterServer, MemoryFilterStore};
 use chainsieve::btc::bip157::{
     Action, Config, Event, FilterSync, Message, PeerId, Reason, VerifiedFilter,
@@ -89,7 +89,7 @@ impl Run {
                     let expected = &chain.blocks[block.at.height as usize];
                     assert_eq!(block.at.hash, expected.block_hash());
                     let txids = |block: &Block| -> Vec<_> {
-                        block.txdata.iter().map(|tx| tx.compute_txid()).collect()
+                        block.txdata.iter().map(Transaction::compute_txid).collect()
                     };
                     assert_eq!(txids(&block.block), txids(expected), "another block is scanned");
                     self.blocks += 1;
@@ -144,8 +144,7 @@ fn twisted(message: NetworkMessage, a: u8, b: u8) -> NetworkMessage {
         NetworkMessage::CFHeaders(mut headers) => {
             if b >= 128 {
                 headers.filter_hashes.pop();
-            } else if let Some(hash) =
-                headers.filter_hashes.iter_mut().nth(usize::from(a) % (HEIGHT + 1))
+            } else if let Some(hash) = headers.filter_hashes.get_mut(usize::from(a) % (HEIGHT + 1))
             {
                 *hash = FilterHash::from_byte_array([b; 32]);
             } else {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chainsieve::bitcoin::bip158::{BlockFilter as TheirFilter, Error};
-use chainsieve::bitcoin::consensus::deserialize_partial;
+use chainsieve::bitcoin::consensus::{deserialize_partial, serialize};
 use chainsieve::bitcoin::{Block, OutPoint, ScriptBuf, Transaction, TxIn};
 use chainsieve::btc::bip158::{BlockFilter, BuildError};
 
@@ -70,6 +70,8 @@ pub(crate) fn block_has_its_filter(data: &[u8]) -> Option<usize> {
     if !block.coinbase().is_some_and(Transaction::is_coinbase) {
         let filter = BlockFilter::new(&block, |_| Some(ScriptBuf::new()));
         assert_eq!(filter, Err(BuildError::CoinbaseMissing));
+        let raw = BlockFilter::from_raw_block::<ScriptBuf>(&data[..used], &[]);
+        assert_eq!(raw, Err(BuildError::CoinbaseMissing));
         block.txdata.first_mut()?.input = vec![TxIn::default()];
     }
     let mut given = pieces(&data[used..]).into_iter().map(ScriptBuf::from);
@@ -89,6 +91,7 @@ pub(crate) fn block_has_its_filter(data: &[u8]) -> Option<usize> {
         inputs.iter().map(|input| scripts[&input.previous_output].clone()).collect();
 
     let filter = BlockFilter::new(&block, |outpoint| scripts.get(outpoint).cloned());
+    assert_eq!(BlockFilter::from_raw_block(&serialize(&block), &spent), filter);
     let filter = filter.expect("all scripts are given");
     assert_eq!(BlockFilter::from_prevout_scripts(&block, &spent), Ok(filter.clone()));
     let theirs = TheirFilter::new_script_filter(&block, |outpoint| {

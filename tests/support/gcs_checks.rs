@@ -112,6 +112,7 @@ fn basic_filter(case: &Case, (block, spent): &SpentBlock) {
 /// Builds the filter of a block in both ways, from the list of spent scripts and by asking for
 /// them, against the naive coder.
 pub(crate) fn basic_filter_of(block: &TestBlock, spent: &[ScriptBuf]) -> BlockFilter {
+    let from_raw = BlockFilter::from_raw_block(&block.raw, spent);
     let block = &block.block;
     let filter = BlockFilter::from_prevout_scripts(block, spent).expect("a script for each input");
     let inputs = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
@@ -119,6 +120,7 @@ pub(crate) fn basic_filter_of(block: &TestBlock, spent: &[ScriptBuf]) -> BlockFi
         inputs.map(|input| input.previous_output).zip(spent.iter().cloned()).collect();
     let asked = BlockFilter::new(block, |outpoint| by_outpoint.get(outpoint).cloned());
     assert_eq!(asked.as_ref(), Ok(&filter));
+    assert_eq!(from_raw.as_ref(), Ok(&filter));
 
     let coding = Coding::basic(filter.block_hash.as_ref());
     let elements: Vec<_> = basic_elements(block, spent).into_iter().collect();

@@ -80,7 +80,8 @@ impl Plan {
         let apart = (goal - each) / (chains - 1);
         let spacing = (goal - each) as u64 * bits / (count * (chains - 1)) as u64;
         let first_kept = ((each - apart) / BLOCK).saturating_sub(KEPT / 2);
-        Some(Self { each, spacing, first_kept })
+        // All that are kept are read.
+        (first_kept + KEPT <= each / BLOCK).then_some(Self { each, spacing, first_kept })
     }
 }
 

@@ -24,6 +24,10 @@
 //! A wallet that has learnt of more scripts asks the filters that it keeps, or has them sent again
 //! with [`Event::Rescan`].
 //!
+//! [`FilterSync::encode`] keeps what is known between runs, and [`FilterSync::restore`] goes on
+//! from it. A peer that comes later is asked about everything from the first height wanted on,
+//! however long ago it was answered.
+//!
 //! # What an answer is worth
 //! Filter headers are no part of consensus. A "no" of a filter is worth its [`Grade`], and may be
 //! taken back by [`Action::Reopened`]. Where peers differ and the block does not decide, the

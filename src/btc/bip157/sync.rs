@@ -113,6 +113,8 @@ impl FilterSync {
 
     /// The height up to which every block, from the first wanted on, is answered; `None` if the
     /// first is not.
+    ///
+    /// The block of a hit given back with [`Event::Matched`] may still be on its way.
     pub fn answered_to(&self) -> Option<u32> {
         if !self.genesis_answered {
             return None;

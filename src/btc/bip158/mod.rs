@@ -11,6 +11,8 @@
 //! | match one filter | [`Matcher`] over [`PreparedScripts`] |
 //! | ask one filter again and again | [`DecodedFilter`] |
 //! | ask many filters for many wallets | [`scan::Scan`] |
+//! | find what concerns a wallet in a block | [`block_scan::Watch`] over a [`BoundBlock`] |
+//! | judge a filter by its block | [`audit::audit`] |
 //! | keep them in files | `container` (feature `std`) |
 //!
 //! # What an answer is worth

@@ -119,7 +119,8 @@ fn one_honest_peer_is_enough() {
 fn a_claim_without_its_filter_costs_no_block() {
     let chain = TestChain::new(1_050);
     for liar in [0, 1] {
-        let lies: Vec<_> = (1..=1_050).map(|height| (height, vec![height as u8; 9])).collect();
+        let lies: Vec<_> =
+            (1..=1_050).map(|height: u32| (height, vec![height.to_le_bytes()[0]; 9])).collect();
         let mut node = Node::lying(&chain, &lies);
         let honest = chain.clone();
         node.twist = Some(std::rc::Rc::new(move |events| {
@@ -150,7 +151,8 @@ fn a_claim_without_its_filter_costs_no_block() {
 #[test]
 fn a_claim_is_lost_with_the_patience() {
     let chain = TestChain::new(300);
-    let lies: Vec<_> = (1..=300).map(|height| (height, vec![height as u8; 9])).collect();
+    let lies: Vec<_> =
+        (1..=300).map(|height: u32| (height, vec![height.to_le_bytes()[0]; 9])).collect();
     let mut node = Node::lying(&chain, &lies);
     node.mute = |message| matches!(message, Message::GetCFilters(_));
     let mut world = world(&chain, vec![node, Node::honest(&chain)]);

@@ -212,7 +212,8 @@ fn a_proof_is_shown() {
 #[test]
 fn what_nobody_stands_by_is_asked_of_the_next() {
     let chain = TestChain::new(500);
-    let lies: Vec<_> = (1..=500).map(|height| (height, vec![height as u8; 9])).collect();
+    let lies: Vec<_> =
+        (1..=500).map(|height: u32| (height, vec![height.to_le_bytes()[0]; 9])).collect();
     let mut node = Node::lying(&chain, &lies);
     node.mute = is_filters;
     let mut world = World::new(&chain, World::config());

@@ -70,7 +70,7 @@ impl TestChain {
     /// Another branch from `height` on, as long and `longer` more.
     pub(super) fn fork(&self, height: u32, longer: u32) -> Self {
         let mut chain = self.clone();
-        let length = self.blocks.len() as u32 - height;
+        let length = self.tip() + 1 - height;
         chain.truncate(height);
         chain.grow(length + longer, 2);
         chain
@@ -78,7 +78,7 @@ impl TestChain {
 
     pub(super) fn grow(&mut self, blocks: u32, salt: u8) {
         for _ in 0..blocks {
-            let height = self.blocks.len() as u32;
+            let height = self.tip() + 1;
             let pay_to = if height % 10 == 5 { wallet_script() } else { script(salt, height) };
             let coinbase = Transaction {
                 version: transaction::Version::TWO,
@@ -123,7 +123,7 @@ impl TestChain {
     }
 
     pub(super) fn tip(&self) -> u32 {
-        self.blocks.len() as u32 - 1
+        u32::try_from(self.blocks.len()).unwrap() - 1
     }
 
     pub(super) fn hash(&self, height: u32) -> BlockHash {
@@ -241,7 +241,7 @@ impl Node {
                 let (start, stop) = (*start_height as usize, self.height(*stop_hash));
                 assert!(start <= stop && stop - start < 1000);
                 let filter = |height: usize| {
-                    let block_hash = self.chain.hash(height as u32);
+                    let block_hash = self.chain.blocks[height].block_hash();
                     let filter = self.chain.filters[height].clone();
                     Event::CFilter(id, CFilter { filter_type, block_hash, filter })
                 };

@@ -129,8 +129,7 @@ pub struct Suspicion {
 /// What is missing for a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unknown {
-    /// The inputs that spend outputs of unknown script; with the transactions which created these,
-    /// the filter is decided.
+    /// The inputs that spend outputs of unknown script: those of [`unknown_prevouts`].
     pub inputs: usize,
     /// Those of them for which a guess is in the filter.
     pub guessed: usize,
@@ -201,6 +200,17 @@ impl fmt::Display for Unknown {
 /// ```
 pub fn audit(block: &BoundBlock<'_>, filter: &[u8], prevouts: Prevouts<'_>) -> Verdict {
     Audit::new(block, filter, prevouts).verdict()
+}
+
+/// The outputs that `block` spends and whose scripts are not known from the block and `prevouts`, in
+/// the order of the inputs. With the transactions that created them, the audit decides.
+///
+/// # Cost
+/// A look-up for each input.
+pub fn unknown_prevouts(block: &BoundBlock<'_>, prevouts: Prevouts<'_>) -> Vec<OutPoint> {
+    let inputs = known_inputs(block, &Sources::new(block, prevouts));
+    let unknown = inputs.iter().filter(|input| !input.script.is_known());
+    unknown.map(|input| input.outpoint).collect()
 }
 
 struct Audit<'a> {

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use bitcoin::bip158::FilterHash;
 use bitcoin::{Block, BlockHash, Network, OutPoint, Transaction, TxIn, TxMerkleNode, Txid};
 use thiserror::Error;
 
@@ -10,7 +11,7 @@ use super::inclusion::{ProvenTransaction, has_witness};
 use super::known::{Sources, is_consistent, is_output_element, known_inputs};
 use super::{Prevouts, read};
 use crate::btc::bip158::revealed::wrapped_script;
-use crate::btc::bip158::{BindError, BoundBlock, GcsError};
+use crate::btc::bip158::{BindError, BoundBlock, GcsError, filter_hash};
 use crate::btc::merkle_tree::{MerklePath, PathError};
 use crate::btc::proof_of_work::ProofOfWorkError;
 
@@ -85,6 +86,11 @@ pub enum Evidence {
 }
 
 impl InvalidFilter {
+    /// The hash of the bytes, to be held against the one that a peer's `cfheaders` gave.
+    pub fn filter_hash(&self) -> FilterHash {
+        filter_hash(&self.filter)
+    }
+
     /// Checks everything from the proof alone: `filter` is not the filter of the block `expected`,
     /// if that block is in the chain.
     ///

@@ -24,6 +24,7 @@
 mod parallel;
 mod scanner;
 mod wallets;
+mod windows;
 
 use alloc::vec::Vec;
 
@@ -35,7 +36,7 @@ use thiserror::Error;
 pub use scanner::Scan;
 pub use wallets::{WalletId, Wallets};
 
-use super::block_filter::{filter_hash, filter_header, filter_key};
+use super::block_filter::{filter_header, filter_key};
 use super::gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
 
 /// A filter in its place in the chain.
@@ -60,14 +61,6 @@ impl<'a> FilterItem<'a> {
         let key = filter_key(&self.block_hash);
         GcsFilter::parse(GcsParams::BASIC, key, self.content, Acceptance::Strict)
     }
-
-    /// Whether the filter meets its commitment; also if it has none.
-    ///
-    /// # Cost
-    /// A double SHA-256 of the filter, if there is a commitment.
-    pub fn meets_commitment(&self) -> bool {
-        self.commitment.is_none_or(|commitment| commitment.is_met_by(self.content))
-    }
 }
 
 /// What a filter is committed to by.
@@ -85,12 +78,11 @@ pub enum Commitment {
 }
 
 impl Commitment {
-    /// Whether this is what commits to the filter `content`.
-    pub fn is_met_by(&self, content: &[u8]) -> bool {
-        let hash = filter_hash(content);
+    /// Whether this commits to the filter of such a [hash](super::filter_hash).
+    pub fn is_met_by(&self, hash: &FilterHash) -> bool {
         match self {
-            Self::Hash(committed) => *committed == hash,
-            Self::Header { previous, header } => filter_header(&hash, previous) == *header,
+            Self::Hash(committed) => committed == hash,
+            Self::Header { previous, header } => filter_header(hash, previous) == *header,
         }
     }
 }

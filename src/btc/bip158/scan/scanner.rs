@@ -3,9 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use super::{
-    Candidate, Cursor, FilterItem, NoAnswer, Reason, ScanError, Statistics, Wallets, filter_hash,
-};
+use super::windows::TASK;
+use super::{Candidate, Cursor, FilterItem, NoAnswer, Reason, ScanError, Statistics, Wallets};
 use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 use crate::simd::Backend;
 
@@ -61,6 +60,7 @@ pub struct Scan {
     pub(super) wallets: Wallets,
     pub(super) cursor: Cursor,
     pub(super) statistics: Statistics,
+    pub(super) backend: Backend,
     /// One for each task of filters; the first serves the scan on one core.
     pub(super) matchers: Vec<Matcher>,
 }
@@ -70,7 +70,7 @@ impl Scan {
     pub fn new(backend: Backend, cursor: Cursor) -> Self {
         let wallets = Wallets::at(cursor.next_height);
         let matchers = Vec::from([Matcher::new(backend)]);
-        Self { wallets, cursor, statistics: Statistics::default(), matchers }
+        Self { wallets, cursor, statistics: Statistics::default(), backend, matchers }
     }
 
     /// The wallets that are scanned for.
@@ -111,27 +111,26 @@ impl Scan {
     ///
     /// To stop, `found` breaks; or `items` end, between two filters. A block at which `found`
     /// breaks counts as not scanned: its candidates all come again when the scan goes on.
+    /// `items` are taken up to 32 filters ahead of the ones that are reported; where `found`
+    /// breaks, the cursor says which to begin with again.
     ///
     /// # Errors
     /// A filter of another height than the next: the ones before are scanned, the cursor stands
     /// behind them.
     ///
     /// # Cost
-    /// Decoding each filter and hashing all scripts for it; what is allocated is reused.
+    /// Decoding each filter and hashing all scripts for it; with a commitment a double SHA-256 of
+    /// the filter, which in lanes costs less than half. What is allocated is reused. Where scripts
+    /// are added, filters that were asked ahead are decoded again, and asked for the new scripts
+    /// alone; fewer are then asked ahead, and more again where none are added.
     pub fn scan<'a, B>(
         &mut self,
         items: impl IntoIterator<Item = FilterItem<'a>>,
-        mut found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+        found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, ScanError> {
-        for item in items {
-            check_order(self.cursor.next_height, &item)?;
-            self.wallets.advance(item.height);
-            let answer = ask(&mut self.matchers[0], &item, self.wallets.asked(), true);
-            if let ControlFlow::Break(value) = self.settle(&item, answer, &mut found) {
-                return Ok(ControlFlow::Break(value));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
+        self.scan_windows(items, found, 1..=TASK, |question, matchers, items, answers| {
+            question.ask(&mut matchers[0], items, answers);
+        })
     }
 
     /// Reports what the filter answers, asks it for the scripts that this brings up, and moves
@@ -194,22 +193,6 @@ impl Scan {
 /// What a filter says: which of the scripts it may contain, by their indices, ascending.
 pub(super) type Answer = Result<Vec<usize>, NoAnswer>;
 
-/// Asks a filter, which is to meet its commitment if it is asked `for_the_first_time`.
-pub(super) fn ask(
-    matcher: &mut Matcher,
-    item: &FilterItem<'_>,
-    scripts: &PreparedScripts,
-    for_the_first_time: bool,
-) -> Answer {
-    if scripts.is_empty() {
-        return Ok(Vec::new());
-    }
-    if for_the_first_time && !item.meets_commitment() {
-        return Err(NoAnswer::NotCommitted(filter_hash(item.content)));
-    }
-    Ok(matcher.matching(&item.gcs()?, scripts)?)
-}
-
 /// Asks a filter once more, for the scripts from index `from` on.
 fn ask_more(
     decoded: &mut Option<DecodedFilter>,
@@ -222,13 +205,4 @@ fn ask_more(
         None => decoded.insert(DecodedFilter::decode(&item.gcs()?)?),
     };
     Ok(filter.matching(scripts, from..scripts.len()))
-}
-
-/// Whether the filter is that of the height `expected`.
-pub(super) fn check_order(expected: u32, item: &FilterItem<'_>) -> Result<(), ScanError> {
-    match item.height {
-        u32::MAX => Err(ScanError::HeightTooLarge(u32::MAX)),
-        found if found != expected => Err(ScanError::OutOfOrder { expected, found }),
-        _ => Ok(()),
-    }
 }

@@ -1,0 +1,137 @@
+//! Some filters are asked ahead, then reported one by one.
+
+use alloc::vec::Vec;
+use core::ops::{ControlFlow, RangeInclusive};
+
+use bitcoin::bip158::FilterHash;
+use bitcoin::hashes::Hash as _;
+
+use super::scanner::Answer;
+use super::{Candidate, FilterItem, NoAnswer, Scan, ScanError, Wallets};
+use crate::btc::bip158::{Matcher, PreparedScripts};
+use crate::hash::sha256d::sha256d_each;
+use crate::simd::Backend;
+
+/// Filters that one core takes at a time, as many as keep the lanes of their hashes busy.
+pub(super) const TASK: usize = 32;
+
+/// What several filters are asked.
+pub(super) struct Question<'s> {
+    pub(super) backend: Backend,
+    pub(super) scripts: &'s PreparedScripts,
+    /// How many scripts they were asked for before.
+    pub(super) asked_before: usize,
+}
+
+impl Question<'_> {
+    /// Adds what each filter says to its answer.
+    pub(super) fn ask(
+        &self,
+        matcher: &mut Matcher,
+        items: &[FilterItem<'_>],
+        answers: &mut [Answer],
+    ) {
+        let Self { scripts, asked_before, .. } = *self;
+        if scripts.is_empty() {
+            return;
+        }
+        if asked_before == 0 {
+            self.check_commitments(items, answers);
+        }
+        for (item, answer) in items.iter().zip(answers) {
+            let Ok(indices) = answer else { continue };
+            match item.gcs().and_then(|filter| matcher.matching(&filter, scripts)) {
+                Ok(more) => indices.extend(more.iter().map(|index| asked_before + index)),
+                Err(why) => *answer = Err(why.into()),
+            }
+        }
+    }
+
+    /// A filter that does not meet its commitment has no answer.
+    fn check_commitments(&self, items: &[FilterItem<'_>], answers: &mut [Answer]) {
+        let committed = || {
+            let commitments = items.iter().enumerate();
+            commitments.filter_map(|(at, item)| Some((at, item.content, item.commitment?)))
+        };
+        let messages: Vec<_> = committed().map(|(_, content, _)| [content, &[], &[]]).collect();
+        if messages.is_empty() {
+            return;
+        }
+        let hashes = sha256d_each(self.backend, &messages);
+        for ((at, _, commitment), hash) in committed().zip(hashes) {
+            let hash = FilterHash::from_byte_array(hash);
+            if !commitment.is_met_by(&hash) {
+                answers[at] = Err(NoAnswer::NotCommitted(hash));
+            }
+        }
+    }
+}
+
+impl Scan {
+    /// Asks the filters ahead in windows of such `sizes`, each by `ask`, and reports them in order.
+    /// Windows are smaller where scripts are added.
+    pub(super) fn scan_windows<'a, B>(
+        &mut self,
+        items: impl IntoIterator<Item = FilterItem<'a>>,
+        mut found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
+        sizes: RangeInclusive<usize>,
+        ask: impl Fn(Question<'_>, &mut Vec<Matcher>, &[FilterItem<'a>], &mut [Answer]),
+    ) -> Result<ControlFlow<B>, ScanError> {
+        let mut items = items.into_iter();
+        let mut window: Vec<FilterItem<'a>> = Vec::new();
+        let mut answers = Vec::new();
+        let mut size = *sizes.end();
+        loop {
+            window.clear();
+            let mut order = Ok(());
+            for item in items.by_ref().take(size) {
+                let last = window.last().map(|last| last.height + 1);
+                order = check_order(last.unwrap_or(self.cursor.next_height), &item);
+                if order.is_err() {
+                    break;
+                }
+                window.push(item);
+            }
+            if window.is_empty() {
+                return order.map(ControlFlow::Continue);
+            }
+            answers.clear();
+            answers.resize_with(window.len(), || Ok(Vec::new()));
+
+            let (mut asked, mut has_grown) = (0, false);
+            for (at, item) in window.iter().enumerate() {
+                self.wallets.advance(item.height);
+                let all = self.wallets.asked();
+                if all.len() > asked {
+                    has_grown = at > 0;
+                    let new: PreparedScripts;
+                    let scripts = if asked == 0 {
+                        all
+                    } else {
+                        new = (asked..all.len()).filter_map(|index| all.get(index)).collect();
+                        &new
+                    };
+                    let question = Question { backend: self.backend, scripts, asked_before: asked };
+                    ask(question, &mut self.matchers, &window[at..], &mut answers[at..]);
+                    asked = all.len();
+                }
+                let answer = core::mem::replace(&mut answers[at], Ok(Vec::new()));
+                if let ControlFlow::Break(value) = self.settle(item, answer, &mut found) {
+                    return Ok(ControlFlow::Break(value));
+                }
+            }
+            order?;
+            let wanted = if has_grown { size / 2 } else { size * 2 };
+            size = wanted.clamp(*sizes.start(), *sizes.end());
+        }
+    }
+}
+
+/// Whether the filter is that of the height `expected`.
+fn check_order(expected: u32, item: &FilterItem<'_>) -> Result<(), ScanError> {
+    match item.height {
+        u32::MAX => Err(ScanError::HeightTooLarge(u32::MAX)),
+        found if found != expected => Err(ScanError::OutOfOrder { expected, found }),
+        _ => Ok(()),
+    }
+}
