@@ -18,7 +18,9 @@ fn assert_bounded(scenario: &Scenario<'_>, outcome: &Outcome) {
     let intervals = heights / 1000 + 1;
     let (connections, rescans) = (outcome.connections, scenario.watches.len());
     let ranges = outcome.requests - outcome.block_requests;
-    let most = (4 * intervals * tips * rescans + outcome.block_requests) * connections;
+    // Of a height in dispute, and of one whose block has to wait, a filter is asked for alone.
+    let alone = outcome.block_requests * connections + heights;
+    let most = 4 * intervals * tips * rescans * connections + alone;
     assert!(ranges <= most, "{ranges} requests for ranges, the bound is {most}");
     let branches = outcome.blocks + heights;
     assert!(outcome.blocks <= heights * tips * rescans, "{} blocks", outcome.blocks);
@@ -28,13 +30,9 @@ fn assert_bounded(scenario: &Scenario<'_>, outcome: &Outcome) {
     assert!(outcome.printed <= most, "{} bytes printed, the bound is {most}", outcome.printed);
 }
 
-fn runs(map: &'static Map, seeds: std::ops::Range<u64>) {
-    let one: Option<u64> = std::env::var("SIM_SEED").ok().map(|s| s.parse().unwrap());
+fn runs(map: &'static Map, seeds: impl IntoIterator<Item = u64>) {
     let mut failed: Vec<u64> = Vec::new();
     for seed in seeds {
-        if one.is_some_and(|one| one != seed) {
-            continue;
-        }
         let run = std::panic::catch_unwind(|| {
             let scenario = scenarios::random(map, seed);
             let outcome = Simulation::run(&scenario);
@@ -48,12 +46,15 @@ fn runs(map: &'static Map, seeds: std::ops::Range<u64>) {
 
 #[test]
 fn with_one_honest_peer_the_hits_are_the_truth() {
-    runs(&SMALL, 0..1500);
+    // Some failed once, of 15,000 more.
+    let once = [101_811, 102_398, 108_260, 108_573, 112_149, 114_370];
+    runs(&SMALL, (0..1500).chain(once));
 }
 
 #[test]
 fn with_one_honest_peer_the_hits_are_the_truth_past_checkpoints() {
-    runs(&LARGE, 0..60);
+    let once = [100_386, 100_483];
+    runs(&LARGE, (0..60).chain(once));
 }
 
 #[test]

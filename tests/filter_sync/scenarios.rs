@@ -243,8 +243,11 @@ pub(crate) fn random(map: &'static Map, seed: u64) -> Scenario<'static> {
         let header = stores.honest.filter_header(&block.hash).expect("a filter");
         config.trust(trusted, header).expect("a multiple of 1000");
     }
-    let end = Duration::from_secs(u64::try_from(script_ends).expect("small") + 200) + 60 * PATIENCE;
-    Scenario { world: &map.world, seed, config, trusted, tips, plans, watches, end }
+    // Blocks come one in a second at least.
+    let rest = script_ends + 2 * stores.numbers.len();
+    let end = Duration::from_secs(u64::try_from(rest).expect("small")) + 60 * PATIENCE;
+    let restarts = if rng.one_in(4) { vec![seconds(rng, 1, script_ends)] } else { Vec::new() };
+    Scenario { world: &map.world, seed, config, trusted, tips, plans, watches, restarts, end }
 }
 
 /// A run on one chain, with peers that are there from the beginning to the end, and a wallet
@@ -264,6 +267,7 @@ pub(crate) fn plain(
         tips: vec![(Duration::ZERO, tip)],
         plans,
         watches: vec![(Duration::ZERO, scripts)],
+        restarts: Vec::new(),
         end: 60 * PATIENCE,
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Scenario<'w> {
     pub(crate) plans: Vec<Plan>,
     /// When the wallet comes to watch how many of its scripts; it begins with the first.
     pub(crate) watches: Vec<(Duration, usize)>,
+    /// When the client is stopped and goes on from what it kept.
+    pub(crate) restarts: Vec<Duration>,
     /// How long the run lasts.
     pub(crate) end: Duration,
 }
@@ -68,6 +70,7 @@ enum Step {
     /// A peer hears of it.
     PeerTip(PeerId, usize),
     Watch(usize),
+    Restart,
     Tick,
 }
 
@@ -161,6 +164,9 @@ impl<'w> Simulation<'w> {
         for &(time, count) in scenario.watches.iter().skip(1) {
             self.at(time, Step::Watch(count));
         }
+        for &time in &scenario.restarts {
+            self.at(time, Step::Restart);
+        }
         self.at(Duration::ZERO, Step::Tick);
     }
 
@@ -189,6 +195,7 @@ impl<'w> Simulation<'w> {
                 self.wallet.watch(&self.scenario.world.wallet[..count], self.scenario.config.first);
                 self.handle(chain, Event::Rescan(self.scenario.config.first));
             }
+            Step::Restart => self.restart(chain),
             Step::Connect(plan) => self.connect(chain, plan),
             Step::Leave(id) => self.close(chain, id),
             Step::PeerTip(id, index) => {
@@ -211,6 +218,30 @@ impl<'w> Simulation<'w> {
                     self.close(chain, id);
                 }
             }
+        }
+    }
+
+    /// All connections are lost; who was there comes back. What the wallet was told stays, where
+    /// the sync has kept that it told it.
+    fn restart(&mut self, chain: &HeaderChain) {
+        let bytes = self.sync.encode(chain);
+        let kept = FilterSync::restore(self.scenario.config.clone(), chain, &bytes);
+        let before = std::mem::replace(&mut self.sync, kept.expect("as it was written"));
+        for height in self.wallet.restart(&self.sync) {
+            let grades = (before.grade(height), self.sync.grade(height));
+            assert!(grades.0.is_some(), "height {height}: {grades:?}");
+        }
+        for (height, hash) in self.wallet.by_filter(0, chain.tip().height).collect::<Vec<_>>() {
+            if let Some(grade) = self.sync.grade(height) {
+                self.check_grade(height, hash, grade);
+            }
+        }
+        for peer in self.connections.values_mut().filter(|peer| peer.open) {
+            peer.open = false;
+            let later = self.now + Duration::from_secs(1);
+            self.queue.push(Reverse((later, self.numbered)));
+            self.steps.insert(self.numbered, Step::Connect(peer.plan));
+            self.numbered += 1;
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chainsieve::bitcoin::bip158::FilterHash;
-use chainsieve::bitcoin::{Block, BlockHash, ScriptBuf, Transaction, Txid};
-use chainsieve::btc::bip157::{ScanBlock, VerifiedFilter};
+use chainsieve::bitcoin::{Block, BlockHash, ScriptBuf, Txid};
+use chainsieve::btc::bip157::{FilterSync, ScanBlock, VerifiedFilter};
 use chainsieve::btc::bip158::{Acceptance, Matcher, PreparedScripts};
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::simd::Backend;
@@ -84,12 +84,8 @@ impl Wallet {
     pub(crate) fn block(&mut self, chain: &HeaderChain, world: &World, answer: ScanBlock) {
         let at = answer.at;
         assert_eq!(chain.hash_at(at.height), Some(at.hash), "a block off the chain");
-        let ids = |block: &Block| -> Vec<Txid> {
-            block.txdata.iter().map(Transaction::compute_txid).collect()
-        };
         let truth = &world.blocks[world.by_hash[&at.hash]].block;
-        assert_eq!(answer.block.header, truth.header, "{at} has another header");
-        assert_eq!(ids(&answer.block), ids(truth), "{at} has other transactions");
+        assert!(answer.block == *truth, "{at} is not the block of the chain");
         self.blocks += 1;
         self.reopened.remove(&at.height);
         let state = State::Scanned(Box::new(answer.block));
@@ -115,6 +111,20 @@ impl Wallet {
             State::No(hash) | State::Matched(hash) => Some((height, *hash)),
             State::Scanned(_) => None,
         })
+    }
+
+    /// Goes on with `sync`, which was restored: what it has no grade for does not count until it
+    /// is confirmed or told again. Returns the heights where filters count.
+    pub(crate) fn restart(&mut self, sync: &FilterSync) -> Vec<u32> {
+        self.states.retain(|_, (_, state)| !matches!(state, State::Matched(_)));
+        let is_known = |height: u32| sync.grade(height).is_some();
+        let told: Vec<_> = self.by_filter(0, u32::MAX).map(|(height, _)| height).collect();
+        let (count, wait) = told.into_iter().partition::<Vec<_>, _>(|&height| is_known(height));
+        self.reopened = wait.into_iter().collect();
+        let scanned = self.states.iter().filter(|(_, (_, s))| matches!(s, State::Scanned(_)));
+        let again = scanned.map(|(&height, _)| height).filter(|&height| !is_known(height));
+        self.again.extend(again);
+        count
     }
 
     /// Forgets all above `height`.

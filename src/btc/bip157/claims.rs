@@ -104,6 +104,24 @@ impl Claims {
         u32::try_from(self.vouchers(height).count()).unwrap_or(u32::MAX).saturating_add(earlier)
     }
 
+    /// How many peers vouch for all of the first heights of an interval, for as many heights as
+    /// anyone does: those who differ somewhere, for the heights below.
+    pub(super) fn agreement(&self, number: u32) -> (usize, usize) {
+        let Some(interval) = self.interval(number) else { return (0, 0) };
+        let range = (first_of(number), PeerId(0))..(first_of(number + 1), PeerId(0));
+        let differing: Vec<_> = self.differing.range(range).map(|(key, _)| *key).collect();
+        let vouched = interval.vouchers.iter().map(|voucher| {
+            let differs = differing.iter().find(|(_, peer)| *peer == voucher.peer);
+            voucher.heights.min(differs.map_or(usize::MAX, |&(height, _)| place_of(height)))
+        });
+        let vouched: Vec<_> = vouched.collect();
+        let heights = vouched.iter().copied().max().unwrap_or(0).max(interval.earlier.heights);
+        let peers = vouched.iter().filter(|&&vouched| vouched >= heights).count();
+        let before = interval.earlier;
+        let earlier = if before.heights >= heights { before.peers as usize } else { 0 };
+        (peers + earlier, heights)
+    }
+
     /// Whether another than `peer` vouches for the hash of this height.
     fn is_vouched_by_others(&self, height: u32, peer: PeerId) -> bool {
         let earlier = self.interval(interval_of(height)).map_or(0, |known| known.earlier.heights);

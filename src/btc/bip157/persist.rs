@@ -73,9 +73,9 @@ impl FilterSync {
         bytes.extend(number(in_chain.len()));
         for (place, interval, last) in in_chain {
             bytes.extend(number(interval.heights.len()));
-            let peers = interval.earlier.peers as usize + interval.vouchers.len();
+            let (peers, heights) = self.claims.agreement(place);
             bytes.extend(number(peers));
-            bytes.extend(number(interval.vouched()));
+            bytes.extend(number(heights));
             bytes.extend(last.as_byte_array());
             for (height, at) in (first_of(place)..).zip(&interval.heights) {
                 bytes.extend(at.hash.as_byte_array());
