@@ -62,7 +62,7 @@ fn look_ahead(wallet: &Wallet, id: WalletId, wallets: &mut Wallets) {
     let descriptor = wallet.public_descriptor(external);
     let used = wallet.spk_index().last_used_index(external).map_or(0, |index| index + 1);
     let end = if descriptor.has_wildcard() { used + LOOK_AHEAD } else { 1 };
-    for index in wallets.scripts(id).len() as u32..end {
+    for index in (0..end).skip(wallets.scripts(id).len()) {
         let script = descriptor.at_derivation_index(index).map(|derived| derived.script_pubkey());
         wallets.push(id, script.expect("an index that is not hardened").as_bytes());
     }

@@ -54,7 +54,7 @@ fn read(coding: Coding, bytes: &[u8]) -> Result<usize, Fault> {
 
 /// Small sets of several parameters, and a block's filter.
 fn whole_sets() -> Vec<(Coding, Vec<u8>)> {
-    let mut rng = Rng::new(0x158_0);
+    let mut rng = Rng::new(0x1580);
     let sets = (0..60).map(|round| {
         let coding = coding(&mut rng);
         let elements = elements(&mut rng, round % 13);
@@ -216,7 +216,7 @@ fn unary_runs() {
 /// Each P there is, with the largest and smallest M whose codes stay short, and M past them.
 #[test]
 fn every_remainder_width() {
-    let mut rng = Rng::new(0x158_1);
+    let mut rng = Rng::new(0x1581);
     for p in 0..=GcsParams::MAX_P {
         let scale = 1_u64 << p;
         let ms = [1, 2, scale - 1, scale, scale + 1, scale * 3 / 2, scale * 40, u32::MAX.into()];
@@ -252,7 +252,7 @@ fn every_remainder_width() {
 /// it is written.
 #[test]
 fn sets_that_would_be_written_without_end() {
-    let mut rng = Rng::new(0x158_4);
+    let mut rng = Rng::new(0x1584);
     for (p, m) in [(0, u32::MAX), (1, u32::MAX), (0, 1 << 30)] {
         let coding = Coding { k0: 1, k1: 2, p, m };
         let elements: Vec<_> = (0..20).map(|_| rng.array::<30>()).collect();
@@ -270,7 +270,7 @@ fn sets_that_would_be_written_without_end() {
 
 #[test]
 fn bytes_by_chance() {
-    let mut rng = Rng::new(0x158_2);
+    let mut rng = Rng::new(0x1582);
     let (mut taken, mut refused) = (0, 0);
     for _ in 0..30_000 {
         let coding = coding(&mut rng);
@@ -289,7 +289,7 @@ fn bytes_by_chance() {
 
 #[test]
 fn mutated_filters() {
-    let mut rng = Rng::new(0x158_3);
+    let mut rng = Rng::new(0x1583);
     let text = fixtures::read("core_oracle_subset.jsonl");
     let mut sets = Vec::new();
     for case in oracle::cases(&text).filter(|case| case.str("kind") == "gcs") {

@@ -8,7 +8,9 @@ pub(crate) fn written_by_bitcoin(coding: Coding, elements: &[Vec<u8>]) -> Vec<u8
     let mut bytes = Vec::new();
     let mut writer =
         GcsFilterWriter::new(&mut bytes, coding.k0, coding.k1, coding.m.into(), coding.p);
-    elements.iter().for_each(|element| writer.add_element(element));
+    for element in elements {
+        writer.add_element(element);
+    }
     writer.finish().expect("a vector takes all");
     bytes
 }

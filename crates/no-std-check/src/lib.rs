@@ -55,6 +55,9 @@ pub fn is_false(filter: &BlockFilter, block: &Block, network: Network) -> bool {
 }
 
 /// The height that headers from the genesis block lead to.
+///
+/// # Errors
+/// The first header that is not valid.
 pub fn height(headers: &[Header], network: Network, now: u32) -> Result<u32, HeadersError> {
     let mut chain = BlockHeaders::new(network);
     chain.accept(headers, now)?;

@@ -7,7 +7,7 @@ use super::{LANE_CHAINS_FROM, PLAIN_CHAINS_FROM, code_bits, put, sums};
 use crate::bits::bit_stream::BitWriter;
 use crate::simd::Backend;
 
-/// SplitMix64.
+/// `SplitMix64`.
 struct Random(u64);
 
 impl Random {
@@ -186,7 +186,7 @@ fn parsers_read_little_more_than_there_is() {
     let all = alloc::vec![0; 30_000 * 21 / 8 + 1];
     for (chains, from, most) in [(4, PLAIN_CHAINS_FROM, 1.4), (16, LANE_CHAINS_FROM, 2.1)] {
         for count in from..30_000 {
-            let plan = Plan::new(chains, &all[..count * 21 / 8 + 1], count).unwrap();
+            let plan = Plan::new(chains, &all[..=count * 21 / 8], count).unwrap();
             let read = f64::from(u32::try_from(plan.each * chains).unwrap());
             let of = f64::from(u32::try_from(count).unwrap());
             assert!((0.99..=most).contains(&(read / of)), "{chains} parsers read {read} of {of}");

@@ -164,7 +164,7 @@ pub fn filter_elements<'b, S: AsRef<Script>>(
 }
 
 /// Whether the script of an output is an element of the filter of its block.
-fn is_output_element(script: &[u8]) -> bool {
+pub(super) fn is_output_element(script: &[u8]) -> bool {
     script.first().is_some_and(|&first| first != OP_RETURN.to_u8())
 }
 

@@ -3,11 +3,11 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use bitcoin::opcodes::all::OP_RETURN;
 use bitcoin::{OutPoint, ScriptBuf, Transaction, TxIn, Txid};
 
 use super::Prevouts;
 use super::inclusion::strip;
+use crate::btc::bip158::block_filter::is_output_element;
 use crate::btc::bip158::gcs::{self, GcsFilter};
 use crate::btc::bip158::revealed::wrapped_script;
 use crate::btc::bip158::{BoundBlock, Witnesses};
@@ -137,12 +137,9 @@ pub(super) fn known_inputs<'a>(
 
 /// The outputs of a transaction; `None` for those that are no element.
 pub(super) fn output_elements(tx: &Transaction) -> impl Iterator<Item = Option<&[u8]>> {
-    tx.output.iter().map(|output| Some(output.script_pubkey.as_bytes()).filter(is_output_element))
-}
-
-/// Whether the script of an output goes into the filter.
-pub(super) fn is_output_element(script: &&[u8]) -> bool {
-    script.first().is_some_and(|&first| first != OP_RETURN.to_u8())
+    tx.output.iter().map(|output| {
+        Some(output.script_pubkey.as_bytes()).filter(|script| is_output_element(script))
+    })
 }
 
 /// Whether the filter can be that of the block by its number of elements, and, if all scripts of

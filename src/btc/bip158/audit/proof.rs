@@ -8,8 +8,9 @@ use bitcoin::{Block, BlockHash, Network, OutPoint, Transaction, TxIn, TxMerkleNo
 use thiserror::Error;
 
 use super::inclusion::{ProvenTransaction, has_witness};
-use super::known::{Sources, is_consistent, is_output_element, known_inputs};
+use super::known::{Sources, is_consistent, known_inputs};
 use super::{Prevouts, read};
+use crate::btc::bip158::block_filter::is_output_element;
 use crate::btc::bip158::revealed::wrapped_script;
 use crate::btc::bip158::{BindError, BoundBlock, GcsError, filter_hash};
 use crate::btc::merkle_tree::{MerklePath, PathError};
@@ -118,7 +119,8 @@ impl InvalidFilter {
                 let tx = transaction.check(expected, network)?;
                 transaction.check_without_witness()?;
                 let output = tx.output.get(*vout as usize).ok_or(ProofError::NoOutput(*vout))?;
-                let script = Some(output.script_pubkey.as_bytes()).filter(is_output_element);
+                let script = Some(output.script_pubkey.as_bytes())
+                    .filter(|script| is_output_element(script));
                 missing(script.ok_or(ProofError::NotAnElement)?)
             }
             Evidence::MissingPrevout { spending, vin, previous } => {
