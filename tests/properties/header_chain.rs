@@ -1,6 +1,8 @@
 //! Laws of a chain of headers, on regtest, whose headers cost nothing: against a model that keeps
 //! every header and looks through all of them for each answer.
 
+use std::time::Instant;
+
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{BlockHash, Network, Work};
@@ -390,4 +392,28 @@ fn anchors() {
             assert_eq!(error.cause, HeaderError::Orphan { parent });
         }
     }
+}
+
+/// Headers that each fork off a long side branch cost no walk through it: the same number in a row
+/// takes a time of the same order. A walk through the period takes hundreds of times as long.
+#[test]
+fn forks_off_a_side_branch_are_cheap() {
+    let mut chain = HeaderChain::new(Network::Regtest);
+    chain.accept(&branch(&genesis(), 4_100, 1), NOW).unwrap();
+    let side = branch(&genesis(), 2_015, 2);
+    chain.accept(&side, NOW).unwrap();
+    let fork = |salt| mine(&side[2_014], side[2_014].time + 600, salt);
+    let forks: Vec<_> = (10..2_010).map(fork).collect();
+    let row = branch(&genesis(), 2_000, 3);
+    let least_time = |headers: &[Header]| {
+        let times = (0..5).map(|_| {
+            let mut chain = chain.clone();
+            let start = Instant::now();
+            assert_eq!(chain.accept(headers, NOW), Ok(vec![]));
+            start.elapsed()
+        });
+        times.min().expect("five")
+    };
+    let (row, forks) = (least_time(&row), least_time(&forks));
+    assert!(forks < row * 40, "{forks:?} for forks, {row:?} in a row");
 }
