@@ -79,7 +79,7 @@ fn scripts_of_unknown_prevouts_may_be_any() {
             let length = 1 + rng.below(40);
             Some(match (&input.script_sig.as_bytes(), input.witness.is_empty()) {
                 ([_, program @ ..], false) => Script::from_bytes(program).to_p2sh(),
-                _ => ScriptBuf::from_bytes((0..length).map(|_| rng.below(256) as u8).collect()),
+                _ => ScriptBuf::from_bytes(rng.bytes(length)),
             })
         });
         match audit(&bound, &filter.expect("all scripts").content, Prevouts::None) {
