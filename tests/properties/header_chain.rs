@@ -7,7 +7,7 @@ use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{BlockHash, Network, Work};
 use chainsieve::btc::headers::{
-    Anchor, ChainEvent, HeaderChain, HeaderError, HeadersError, MAX_HEADERS,
+    Anchor, AnchorError, ChainEvent, HeaderChain, HeaderError, HeadersError, MAX_HEADERS,
 };
 use proptest::prelude::*;
 
@@ -364,6 +364,27 @@ fn anchors() {
                 .iter()
                 .fold(Work::from_be_bytes([0; 32]), |sum, header| sum + header.work()),
         };
+        let with = |work| {
+            let anchor = Anchor { work, ..anchor.clone() };
+            HeaderChain::from_anchor(Network::Regtest, anchor)
+        };
+        // What is known of the work is that of the headers; the rest is the user's to believe, and
+        // sums don't overflow.
+        let each = genesis().work();
+        let lies = match height {
+            0..=10 => vec![anchor.work - each, anchor.work + each],
+            _ => vec![each, (0..10).fold(each, |sum, _| sum + each)],
+        };
+        for work in lies {
+            let error = with(work).unwrap_err();
+            assert!(matches!(error, AnchorError::OtherWork { .. }), "{height}: {error}");
+        }
+        if height > 10 {
+            let mut most = [0xff; 32];
+            most[0] = 0x7f;
+            let mut chain = with(Work::from_be_bytes(most)).unwrap();
+            assert!(chain.accept(&all[height as usize + 1..], NOW).is_ok());
+        }
         let mut chain = HeaderChain::from_anchor(Network::Regtest, anchor).unwrap();
         assert_eq!(chain.start().height, height);
         assert_eq!(chain.start().hash, all[height as usize].block_hash());
