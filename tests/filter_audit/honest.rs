@@ -1,13 +1,15 @@
 //! Honest filters pass: with all scripts as valid, without as nothing worse than undecidable.
 
-use chainsieve::bitcoin::{OutPoint, ScriptBuf};
-use chainsieve::btc::bip158::Witnesses;
+use chainsieve::bitcoin::consensus::deserialize;
+use chainsieve::bitcoin::{Block, Network, OutPoint, Script, ScriptBuf};
 use chainsieve::btc::bip158::audit::{
     Basis, Prevouts, Refutation, Verdict, audit, unknown_prevouts,
 };
+use chainsieve::btc::bip158::{BlockFilter, BoundBlock, Witnesses};
 
 use crate::built::{block, every_kind, look_alikes};
 use crate::cases::{Case, corpus, fixtures, spends};
+use crate::corpus_index::corpus_index;
 use crate::rng::Rng;
 
 /// Valid with trusted scripts, and without them as good as theory allows.
@@ -53,6 +55,45 @@ fn blocks_of_the_corpus() {
     }
     // 249 of the first 256 blocks and 5 of the others hold nothing but a coinbase transaction.
     assert_eq!((cases.len(), decided), (274, 249 + 5));
+}
+
+/// Every block of the corpus is bound, and whatever scripts its unknown prevouts have, the filter
+/// with them is never convicted.
+#[test]
+fn scripts_of_unknown_prevouts_may_be_any() {
+    let Some((root, files)) = corpus_index("bitcoin") else { return };
+    let names = files.iter().filter_map(|file| file["file"].as_str());
+    let blocks = names.filter_map(|name| name.strip_suffix(".raw"));
+    let blocks = blocks.filter(|name| name.contains("/blocks/"));
+    let mut counts = [0; 3];
+    for (seed, name) in (0..).zip(blocks) {
+        let network = if name.starts_with("mainnet") { Network::Bitcoin } else { Network::Testnet };
+        let raw = std::fs::read(root.join(format!("{name}.raw")));
+        let raw = raw.unwrap_or_else(|e| panic!("{name}: {e}"));
+        let block: Block = deserialize(&raw).expect("a block");
+        let bound = BoundBlock::bind(&block, block.block_hash(), network);
+        let bound = bound.unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_ne!(bound.witnesses(), Witnesses::Stripped, "{name}");
+        let mut rng = Rng::new(seed);
+        let filter = BlockFilter::new(&block, |outpoint| {
+            let mut inputs = block.txdata.iter().flat_map(|tx| &tx.input);
+            let input = inputs.find(|input| input.previous_output == *outpoint).expect("it asked");
+            let length = 1 + rng.below(40);
+            Some(match (&input.script_sig.as_bytes(), input.witness.is_empty()) {
+                ([_, program @ ..], false) => Script::from_bytes(program).to_p2sh(),
+                _ => ScriptBuf::from_bytes(rng.bytes(length)),
+            })
+        });
+        match audit(&bound, &filter.expect("all scripts").content, Prevouts::None) {
+            Verdict::Valid(_) => counts[0] += 1,
+            Verdict::Suspicious(_) => counts[1] += 1,
+            Verdict::Undecidable(_) => counts[2] += 1,
+            Verdict::Invalid(refutation) => panic!("{name}: {refutation:?}"),
+        }
+    }
+    println!("valid, suspicious, undecidable: {counts:?}");
+    assert_eq!(counts.iter().sum::<u32>(), 30);
+    assert!(counts[0] > 3 && counts[1] > 15, "{counts:?}");
 }
 
 /// The first 256 blocks of mainnet, whose filter headers are published, with the transactions.

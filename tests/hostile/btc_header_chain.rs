@@ -108,10 +108,10 @@ fn forged_preambles() {
     };
     let error = forged(WORK, &half).unwrap_err();
     assert!(matches!(error, HeaderFileError::Anchor(AnchorError::TooMuchWork { .. })), "{error}");
-    // All but half of the largest number is the user's to believe, and sums don't overflow.
     let mut most = [0xff; 32];
     most[31] = 0x7f;
-    assert!(forged(WORK, &most).is_ok());
+    let error = forged(WORK, &most).unwrap_err();
+    assert!(matches!(error, HeaderFileError::Anchor(AnchorError::OtherWork { .. })), "{error}");
     let other = consensus::serialize(&mine(&genesis(), 1_400_000_000, 1));
     let error = forged(PERIOD_FIRST, &other).unwrap_err();
     assert!(matches!(error, HeaderFileError::Anchor(AnchorError::PeriodFirst { .. })), "{error}");

@@ -1,11 +1,13 @@
 //! Laws of a chain of headers, on regtest, whose headers cost nothing: against a model that keeps
 //! every header and looks through all of them for each answer.
 
+use std::time::Instant;
+
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{BlockHash, Network, Work};
 use chainsieve::btc::headers::{
-    Anchor, ChainEvent, HeaderChain, HeaderError, HeadersError, MAX_HEADERS,
+    Anchor, AnchorError, ChainEvent, HeaderChain, HeaderError, HeadersError, MAX_HEADERS,
 };
 use proptest::prelude::*;
 
@@ -362,6 +364,27 @@ fn anchors() {
                 .iter()
                 .fold(Work::from_be_bytes([0; 32]), |sum, header| sum + header.work()),
         };
+        let with = |work| {
+            let anchor = Anchor { work, ..anchor.clone() };
+            HeaderChain::from_anchor(Network::Regtest, anchor)
+        };
+        // What is known of the work is that of the headers; the rest is the user's to believe, and
+        // sums don't overflow.
+        let each = genesis().work();
+        let lies = match height {
+            0..=10 => vec![anchor.work - each, anchor.work + each],
+            _ => vec![each, (0..10).fold(each, |sum, _| sum + each)],
+        };
+        for work in lies {
+            let error = with(work).unwrap_err();
+            assert!(matches!(error, AnchorError::OtherWork { .. }), "{height}: {error}");
+        }
+        if height > 10 {
+            let mut most = [0xff; 32];
+            most[0] = 0x7f;
+            let mut chain = with(Work::from_be_bytes(most)).unwrap();
+            assert!(chain.accept(&all[height as usize + 1..], NOW).is_ok());
+        }
         let mut chain = HeaderChain::from_anchor(Network::Regtest, anchor).unwrap();
         assert_eq!(chain.start().height, height);
         assert_eq!(chain.start().hash, all[height as usize].block_hash());
@@ -390,4 +413,28 @@ fn anchors() {
             assert_eq!(error.cause, HeaderError::Orphan { parent });
         }
     }
+}
+
+/// Headers that each fork off a long side branch cost no walk through it: the same number in a row
+/// takes a time of the same order. A walk through the period takes hundreds of times as long.
+#[test]
+fn forks_off_a_side_branch_are_cheap() {
+    let mut chain = HeaderChain::new(Network::Regtest);
+    chain.accept(&branch(&genesis(), 4_100, 1), NOW).unwrap();
+    let side = branch(&genesis(), 2_015, 2);
+    chain.accept(&side, NOW).unwrap();
+    let fork = |salt| mine(&side[2_014], side[2_014].time + 600, salt);
+    let forks: Vec<_> = (10..2_010).map(fork).collect();
+    let row = branch(&genesis(), 2_000, 3);
+    let least_time = |headers: &[Header]| {
+        let times = (0..5).map(|_| {
+            let mut chain = chain.clone();
+            let start = Instant::now();
+            assert_eq!(chain.accept(headers, NOW), Ok(vec![]));
+            start.elapsed()
+        });
+        times.min().expect("five")
+    };
+    let (row, forks) = (least_time(&row), least_time(&forks));
+    assert!(forks < row * 40, "{forks:?} for forks, {row:?} in a row");
 }

@@ -51,7 +51,8 @@ pub struct Watch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum History {
     /// Every output that ever paid to it is known to the watch, or is in a block that will be
-    /// shown to it: the script is new, or the scan starts before its first use.
+    /// shown to it, and not after one that spends it: the script is new, or the scan starts before
+    /// its first use.
     Complete,
     /// It may have been paid to in a block that the watch is not shown.
     Unknown,
@@ -119,8 +120,9 @@ impl Watch {
 
     /// Finds what concerns the watch in the block at `height`, and keeps the outputs found.
     ///
-    /// The same block may be scanned again, after scripts were added: it gives what it gave, and
-    /// what is new.
+    /// Blocks are to be shown in the order of the chain: one that spends an output before the
+    /// output is found shows less, and the output stays unspent. The same block may be scanned
+    /// again, after scripts were added: it gives what it gave, and what is new.
     ///
     /// # Cost
     /// A look-up for each output and input, and the hashes of what inputs give away; for a taproot
@@ -202,6 +204,8 @@ impl Watch {
     }
 
     /// Forgets outputs that were spent in blocks up to `height`, which are too deep to be rewound.
+    /// The blocks that created and spent them are not to be scanned again: the outputs would come
+    /// up as unspent, and the spends not at all.
     pub fn forget_spent(&mut self, height: u32) {
         self.outputs.retain(|_, output| output.spent.is_none_or(|spent| spent > height));
     }

@@ -38,7 +38,8 @@ pub enum Witnesses {
 }
 
 impl<'a> BoundBlock<'a> {
-    /// Checks that `block` is the one with the hash `expected`, down to the last byte.
+    /// Checks that `block` is the one with the hash `expected`, down to the last byte; or all of
+    /// it but the witnesses, which [`witnesses`](Self::witnesses) then says.
     ///
     /// In this order: the header's hash, its proof of work, a coinbase transaction in the first
     /// place and nowhere else, the merkle root, no transaction twice (CVE-2012-2459), and the

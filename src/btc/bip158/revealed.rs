@@ -42,8 +42,13 @@ pub(super) fn any_candidate(
     mut test: impl FnMut(&Script) -> bool,
 ) -> bool {
     if input.witness.is_empty() {
-        let Some(last) = ops(input.script_sig.as_bytes()).last().map(|op| op.data) else {
-            return false;
+        let Some(last) = ops(input.script_sig.as_bytes()).last() else { return false };
+        // OP_1NEGATE and OP_1 to OP_16: before BIP16, P2SH could be of a number.
+        let number = [last.opcode.wrapping_sub(0x50)];
+        let last = match last.opcode {
+            0x4f => &[0x81],
+            0x51..=0x60 => &number[..],
+            _ => last.data,
         };
         return test(&ScriptBuf::new_p2pkh(&PubkeyHash::hash(last)))
             || test(&ScriptBuf::new_p2sh(&ScriptHash::hash(last)));
@@ -70,4 +75,34 @@ fn script_path_output(witness: &Witness) -> Option<ScriptBuf> {
     let secp = Secp256k1::verification_only();
     let (output, _) = control.internal_key.add_tweak(&secp, &tweak).ok()?;
     Some(ScriptBuf::new_p2tr_tweaked(TweakedPublicKey::dangerous_assume_tweaked(output)))
+}
+
+#[cfg(test)]
+mod tests {
+    use bitcoin::hashes::Hash as _;
+    use bitcoin::{OutPoint, ScriptBuf, ScriptHash, Sequence, TxIn, Witness};
+
+    use super::any_candidate;
+
+    /// `HASH160 <hash> EQUAL` asks for whatever is on top of the stack, until BIP16 asks for more.
+    #[test]
+    fn what_the_last_push_leaves_on_the_stack() {
+        for (script_sig, top) in [
+            (&[0x00][..], &[][..]),
+            (&[0x4f], &[0x81]),
+            (&[0x00, 0x51], &[0x01]),
+            (&[0x60], &[0x10]),
+            (&[0x02, 0x51, 0x60], &[0x51, 0x60]),
+            (&[0x51, 0x4c, 0x01, 0x07], &[0x07]),
+        ] {
+            let input = TxIn {
+                previous_output: OutPoint::null(),
+                script_sig: ScriptBuf::from_bytes(script_sig.to_vec()),
+                sequence: Sequence::MAX,
+                witness: Witness::new(),
+            };
+            let spent = ScriptBuf::new_p2sh(&ScriptHash::hash(top));
+            assert!(any_candidate(&input, false, |script| *script == *spent), "{script_sig:02x?}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network, Work};
 
 use super::BlockAt;
+use super::active::sum_of_work;
 use super::rules::{MEDIAN_SPAN, PERIOD};
 use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
@@ -77,6 +78,11 @@ impl Anchor {
                 return Err(AnchorError::PeriodFirst { height, hash, first: first_hash });
             }
         }
+        // The work is known where the headers reach down to genesis; elsewhere there is more of it.
+        let sum = sum_of_work(self.headers[0].work(), &self.headers[1..]);
+        if self.work < sum || (self.base() == 0) != (self.work == sum) {
+            return Err(AnchorError::OtherWork { work: self.work, height, sum });
+        }
         Ok(BlockAt { height, hash })
     }
 
@@ -113,6 +119,17 @@ pub enum AnchorError {
     TooMuchWork {
         /// The work.
         work: Work,
+    },
+    /// Less work than the headers have, or not theirs and that of blocks below them, if there are
+    /// any.
+    #[error("work {work:x} at height {height}, where the last headers have {sum:x}")]
+    OtherWork {
+        /// The work.
+        work: Work,
+        /// The height of the start.
+        height: u32,
+        /// The work of the headers.
+        sum: Work,
     },
     /// A header without proof of work.
     #[error("height {height}: {error}")]

@@ -7,7 +7,7 @@ use bitcoin::block::Header;
 use bitcoin::{BlockHash, Network, Work};
 
 use super::active::ActiveChain;
-use super::rules::{Context, MEDIAN_SPAN, median, starts_period};
+use super::rules::{Context, MEDIAN_SPAN, PERIOD, PeriodFirst, median};
 use super::side::{SideBranches, SideHeader};
 use super::{Anchor, AnchorError, BlockAt, ChainEvent, HeaderError};
 use crate::btc::proof_of_work::check_proof_of_work;
@@ -130,8 +130,8 @@ impl HeaderChain {
         let run = run.as_mut().expect("begun if there was none");
         run.context.check(header, self.network, now).map_err(refuse)?;
         run.context.advance(header, hash);
-        let Context { at, work, .. } = run.context;
-        run.headers.push((hash, SideHeader { header: *header, height: at.height, work }));
+        let Context { at, work, first, .. } = run.context;
+        run.headers.push((hash, SideHeader { header: *header, height: at.height, work, first }));
         Ok(())
     }
 
@@ -165,8 +165,9 @@ impl HeaderChain {
         let mut branch = self.side.take_branch(run.parent);
         let fork = branch.last().map_or(run.parent, |(_, side)| side.header.prev_blockhash);
         while self.active.tip().hash != fork {
+            let first = self.period_first(self.active.tip().height);
             let Some((at, header, work)) = self.active.pop() else { break };
-            self.side.insert(at.hash, SideHeader { header, height: at.height, work });
+            self.side.insert(at.hash, SideHeader { header, height: at.height, work, first });
             events.push(ChainEvent::Disconnected { at });
         }
         branch.reverse();
@@ -177,21 +178,26 @@ impl HeaderChain {
         self.side.trim();
     }
 
-    /// The context of a known block. Looks at no more than the blocks of its period and eleven.
+    /// Of the period of a block of the active chain, which is not below the start.
+    fn period_first(&self, height: u32) -> PeriodFirst {
+        let first = self.header_at(height - height % PERIOD);
+        let first = first.unwrap_or(&self.anchor.period_first);
+        (first.time, first.bits)
+    }
+
+    /// The context of a known block. Looks at no more than eleven blocks, and at those of the
+    /// active chain behind the last kept sum of work.
     fn context(&self, hash: &BlockHash) -> Result<Context, HeaderError> {
-        let (height, work) = match (self.side.get(hash), self.active.height_of(hash)) {
-            (Some(side), _) => (side.height, side.work),
+        let (height, work, first) = match (self.side.get(hash), self.active.height_of(hash)) {
+            (Some(side), _) => (side.height, side.work, side.first),
             (None, Some(height)) => match self.active.start() {
                 start if height < start => {
                     return Err(HeaderError::BelowStart { parent: height, start });
                 }
-                _ => (height, self.active.work_at(height)),
+                _ => (height, self.active.work_at(height), self.period_first(height)),
             },
             (None, None) => return Err(HeaderError::Orphan { parent: *hash }),
         };
-        let mut heights = (0..=height).rev().zip(self.back_from(*hash));
-        let first = heights.find(|(height, _)| starts_period(*height));
-        let first = first.map_or(&self.anchor.period_first, |(_, header)| header);
         Ok(Context::new(BlockAt { height, hash: *hash }, work, self.back_from(*hash), first))
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use bitcoin::block::Header;
 use bitcoin::{CompactTarget, Network, Work};
 
-use super::{Context, HeaderChain, SideHeader};
+use super::{Context, HeaderChain, Run, SideHeader};
 use crate::btc::headers::active::ActiveChain;
 use crate::btc::headers::{Anchor, BlockAt};
 
@@ -100,9 +100,30 @@ fn context_in_side_branches() {
         let (mut led, mut last) = (contexts[fork], trunk[fork]);
         for _ in 0..length {
             last = extend(&mut led, &last, &mut state);
-            let side = SideHeader { header: last, height: led.at.height, work: led.work };
+            let side = SideHeader {
+                header: last,
+                height: led.at.height,
+                work: led.work,
+                first: led.first,
+            };
             chain.side.insert(led.at.hash, side);
             assert_eq!(chain.context(&led.at.hash), Ok(led), "{fork} + {}", led.at.height);
         }
+    }
+
+    // What a heavier branch takes off the active chain keeps its context.
+    let mut context = contexts[100];
+    let mut headers = Vec::new();
+    while context.work <= chain.work() {
+        let parent = headers.last().map_or(trunk[100], |(_, side): &(_, SideHeader)| side.header);
+        let header = extend(&mut context, &parent, &mut state);
+        let Context { at, work, first, .. } = context;
+        headers.push((at.hash, SideHeader { header, height: at.height, work, first }));
+    }
+    let parent = contexts[100].at.hash;
+    chain.activate(Run { index: 0, parent, context, headers }, &mut Vec::new());
+    assert_eq!(chain.tip(), context.at);
+    for context in &contexts {
+        assert_eq!(chain.context(&context.at.hash), Ok(*context));
     }
 }

@@ -118,7 +118,7 @@ fn required_bits(
     network: Network,
     height: u32,
     last: (u32, CompactTarget),
-    first: (u32, CompactTarget),
+    first: PeriodFirst,
     time: u32,
 ) -> CompactTarget {
     let params = network.params();
@@ -158,6 +158,9 @@ fn least_version(network: Network, height: u32) -> i32 {
     }
 }
 
+/// Time and bits of the first block of a period.
+pub(super) type PeriodFirst = (u32, CompactTarget);
+
 /// A block as the rules of the next header see it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Context {
@@ -170,36 +173,26 @@ pub(super) struct Context {
     bits_work: Work,
     /// The last times, at their heights modulo 11.
     times: [u32; MEDIAN_SPAN as usize],
-    /// Time and bits of the first block of the running period.
-    first: (u32, CompactTarget),
+    /// Of the running period.
+    pub(super) first: PeriodFirst,
 }
 
 impl Context {
     /// The context of the block `at` from its header and those before it, the latest first, eleven
-    /// or down to genesis, and from the first header of the period.
+    /// or down to genesis, and from the first block of the period.
     pub(super) fn new<'a>(
         at: BlockAt,
         work: Work,
         back: impl Iterator<Item = &'a Header>,
-        first: &Header,
+        first: PeriodFirst,
     ) -> Self {
         let mut times = [0; MEDIAN_SPAN as usize];
-        let mut last = first;
-        for (height, header) in (0..=at.height).rev().zip(back.take(MEDIAN_SPAN as usize)) {
-            if height == at.height {
-                last = header;
-            }
+        let mut back = back.take(MEDIAN_SPAN as usize).peekable();
+        let last = *back.peek().expect("its own header comes first");
+        for (height, header) in (0..=at.height).rev().zip(back) {
             times[(height % MEDIAN_SPAN) as usize] = header.time;
         }
-        Self {
-            at,
-            work,
-            time: last.time,
-            bits: last.bits,
-            bits_work: last.work(),
-            times,
-            first: (first.time, first.bits),
-        }
+        Self { at, work, time: last.time, bits: last.bits, bits_work: last.work(), times, first }
     }
 
     /// Core's `GetMedianTimePast`.

@@ -104,7 +104,7 @@ impl Naive {
 fn genesis_context(network: Network) -> (Header, Context) {
     let header = genesis_block(network).header;
     let at = BlockAt { height: 0, hash: header.block_hash() };
-    (header, Context::new(at, header.work(), [&header].into_iter(), &header))
+    (header, Context::new(at, header.work(), [&header].into_iter(), (header.time, header.bits)))
 }
 
 /// A chain of more than four periods on every network, with times that jump ahead, stay behind
@@ -198,6 +198,7 @@ fn context_from_headers_is_the_one_led_there() {
         led.advance(&header, header.prev_blockhash);
         headers.push(header);
         let first = &headers[(height - height % PERIOD) as usize];
+        let first = (first.time, first.bits);
         let made = Context::new(led.at, led.work, headers.iter().rev(), first);
         assert_eq!(made.median_time_past(), led.median_time_past(), "{height}");
         assert_eq!(
@@ -257,9 +258,9 @@ fn obsolete_versions() {
         let check = |height: u32, version: i32| {
             let at = BlockAt { height: height - 1, hash: genesis.block_hash() };
             let back = [genesis; 11];
-            let context = Context::new(at, genesis.work(), back.iter(), &genesis);
-            let time = genesis.time + 1;
             let last = (genesis.time, genesis.bits);
+            let context = Context::new(at, genesis.work(), back.iter(), last);
+            let time = genesis.time + 1;
             let bits = required_bits(network, height - 1, last, last, time);
             let version = Version::from_consensus(version);
             context.check(&Header { version, time, bits, ..genesis }, network, time)

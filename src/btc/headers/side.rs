@@ -7,6 +7,8 @@ use core::cmp::Reverse;
 use bitcoin::block::Header;
 use bitcoin::{BlockHash, Work};
 
+use super::rules::PeriodFirst;
+
 /// A header off the active chain.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::btc) struct SideHeader {
@@ -14,6 +16,8 @@ pub(in crate::btc) struct SideHeader {
     pub(in crate::btc) height: u32,
     /// The work of its chain up to it.
     pub(in crate::btc) work: Work,
+    /// Of its period. Without it, a header on top would cost a walk back through the period.
+    pub(super) first: PeriodFirst,
 }
 
 /// Side headers, by hash. The parent of each is another one or in the active chain.
