@@ -18,6 +18,9 @@ Blocks come in the order of the chain, from files, standard input (-) or the com
 Hex and raw blocks do not say which scripts they spend: those of outputs that blocks before them
 created are known, others come from --prev-txs.
 
+A filter is in the file when its line is printed: what stops the command loses none of these, and
+--append goes on. The file is made with the first filter.
+
 JSON: a line for each block: height, hash, elements, bytes, filter, filter_hash, filter_header (null if
 that of the block before is not known); then blocks, first, last, bytes, filter_header, out, warnings[]";
 
@@ -43,7 +46,7 @@ pub(crate) struct BuildArgs {
     /// Write the filters to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Go on behind the last filter of the file
+    /// Go on behind the last filter of the file; one that was not written whole is replaced
     #[arg(long, requires = "out", conflicts_with_all = ["height", "previous_header"])]
     pub(crate) append: bool,
 }
@@ -58,11 +61,12 @@ filter. A block whose filter cannot be read, or is not the one that its header c
 candidate too. The headers over the filters are recomputed from the file's first on, and with
 --header compared to ones that you trust; otherwise a \"no\" is as good as the file's source.
 
-Exits with 1 if nothing was found.
+Exits with 1 if nothing was found, with 3 if the file is damaged or a --header is another: with
+damage, what stands before it was asked, and the report says up to which height.
 
 JSON: a line for each hit: height, hash, scripts[{item, index, script}] or candidate (why); then
-filters, first, last, bytes, hits, scripts, expected_by_chance, filter_header, compared_to, seconds,
-warnings[]";
+filters, first, last, bytes, hits, scripts, expected_by_chance (scripts found in a filter),
+filter_header, compared_to, seconds, damage (null: none), warnings[]";
 
 /// Look for scripts in the filters of many blocks.
 #[derive(Debug, Args)]
@@ -79,7 +83,8 @@ pub(crate) struct ScanArgs {
     /// End with this height
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) to: Option<u32>,
-    /// Look this many indices past the last one found of each ranged descriptor
+    /// Look this many indices past the last one found of each ranged descriptor, and at least at
+    /// this many
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) gap_limit: Option<u32>,
     /// A filter header that you trust
@@ -123,7 +128,8 @@ JSON: verdict, block_hash, filter_hash, elements, and by verdict basis, proof{â€
 #[derive(Debug, Args)]
 #[command(after_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {
-    /// The filter: hex, a file of filters as `filter build` writes it, or - for standard input
+    /// The filter: hex, what `bitcoin-cli getblockfilter HASH` answers, a file of filters as `filter
+    /// build` writes it, or - for standard input
     #[arg(value_name = "FILTER")]
     pub(crate) filter: String,
     /// The block: JSON, hex or raw as `filter build` takes it, or - for standard input

@@ -13,6 +13,9 @@ use chainsieve::btc::descriptors::descriptor_scripts;
 
 use super::*;
 
+mod interrupted;
+mod streams;
+
 /// The key that received the coins of block 9, and its blocks: public history.
 const KEY: &str = "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3";
 const BLOCKS_OF_KEY: [u64; 6] = [9, 170, 181, 182, 183, 248];
@@ -122,12 +125,12 @@ fn as_getblock_3(block: &Block, prevouts: &[Value]) -> Value {
         .txdata
         .iter()
         .map(|tx| {
-            let input = |input: &TxIn| match input.previous_output.is_null() {
-                true => json!({"coinbase": "00"}),
-                false => {
-                    let prevout = prevouts.next().expect("one each");
-                    json!({"prevout": {"scriptPubKey": {"hex": prevout["script_pubkey"]}}})
+            let input = |input: &TxIn| {
+                if input.previous_output.is_null() {
+                    return json!({"coinbase": "00"});
                 }
+                let prevout = prevouts.next().expect("one each");
+                json!({"prevout": {"scriptPubKey": {"hex": prevout["script_pubkey"]}}})
             };
             json!({"vin": tx.input.iter().map(input).collect::<Vec<_>>(), "hex": serialize_hex(tx)})
         })
@@ -245,8 +248,16 @@ fn a_folder_is_scanned_as_one_and_damage_is_named() {
     damaged[middle] ^= 1;
     let damaged = folder.write("damaged.cbf", damaged);
     let output = run(&["btc", "filter", "scan", &damaged, KEY]);
-    assert_eq!(output.code, YES, "{}", output.stderr);
+    assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
     assert!(output.stdout.contains("is damaged"), "{}", output.stdout);
+    // Found or not, the last line says how far it came.
+    for item in [KEY, "script:51"] {
+        let (lines, last) = lines_of(&["btc", "filter", "scan", &damaged, item], BAD_INPUT);
+        assert_eq!(lines.len(), usize::from(item == KEY));
+        assert!(text(&last["damage"]).contains("checksum"), "{last}");
+        let next = last["last"].as_u64().expect("a height") + 1;
+        assert!(text(&last["damage"]).contains(&format!("(height {next},")), "{last}");
+    }
     assert!(output.stdout.contains("intact"), "{}", output.stdout);
     let verified = json_of(&["btc", "filter", "headers", "verify", &damaged], NO);
     assert!(text(&verified["damage"]).contains("checksum"), "{verified}");

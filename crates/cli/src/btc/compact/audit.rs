@@ -7,8 +7,9 @@ use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction};
 use chainsieve::btc::bip158::audit::{
     Basis, Evidence, InvalidFilter, Prevouts, ProvenTransaction, Refutation, Verdict, audit,
 };
-use chainsieve::btc::bip158::container::MAGIC;
+use chainsieve::btc::bip158::container::{MAGIC, Records};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, filter_hash};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::blocks::{SourcedBlock, for_each_block};
@@ -16,7 +17,7 @@ use super::files::FilterFiles;
 use crate::args::UsageError;
 use crate::args::compact::{AuditArgs, VerifyProofArgs};
 use crate::btc::decode;
-use crate::input::{Input, Reader, named, write};
+use crate::input::{Input, Reader, decode_hex, named, write};
 use crate::output::{Exit, Page, Report, count, grouped};
 
 pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
@@ -72,7 +73,7 @@ fn by_outpoint(
     Ok(spent.iter().map(|input| input.previous_output).zip(scripts).collect())
 }
 
-/// The filter of a block: from a file of filters, or alone.
+/// The filter of a block: from a file of filters, as a node's `getblockfilter` answers, or alone.
 fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<Vec<u8>> {
     let path = Path::new(argument);
     if path.is_dir() || starts_with_magic(path) {
@@ -91,10 +92,36 @@ fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<V
             (None, None) => bail!("{}: no filter of block {block}", named(path)),
         };
     }
-    Ok(reader.one(argument, "filter")?.bytes)
+    let input = reader.raw(argument, "filter")?;
+    let place = || format!("filter, {}", input.source);
+    // Through a pipe.
+    if input.bytes.starts_with(&MAGIC) {
+        for item in Records::new(&input.bytes).with_context(place)? {
+            let item = item.with_context(place)?;
+            if item.block_hash == block {
+                return Ok(item.content.to_vec());
+            }
+        }
+        bail!("{}: no filter of block {block}", input.source);
+    }
+    if input.bytes.trim_ascii_start().starts_with(b"{") {
+        let answer: GetBlockFilter = serde_json::from_slice(&input.bytes).with_context(place)?;
+        return decode_hex(&answer.filter).context("field filter").with_context(place);
+    }
+    Ok(input.unhex("filter")?.bytes)
+}
+
+/// What a node answers to `getblockfilter`.
+#[derive(Debug, Deserialize)]
+struct GetBlockFilter {
+    filter: String,
 }
 
 fn starts_with_magic(path: &Path) -> bool {
+    if !path.is_file() {
+        // What is read of a pipe is gone.
+        return false;
+    }
     let mut start = [0; MAGIC.len()];
     let read = std::fs::File::open(path)
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start));
@@ -137,15 +164,14 @@ fn report(args: &AuditArgs, filter: &BlockFilter, verdict: &Verdict) -> anyhow::
                         "bytes": bytes.len(),
                         "out": out.as_deref().map(named),
                     });
-                    let mut line = format!("proof for anyone: {}", count(bytes.len(), "byte"));
-                    match out {
+                    let size = count(bytes.len(), "byte");
+                    page.line(match out {
                         Some(path) => {
                             write(path, format!("{}\n", hex::encode(bytes)).as_bytes())?;
-                            line += &format!(", written to {}", named(path));
+                            format!("proof for anyone: {size}, written to {}", named(path))
                         }
-                        None => line += "; --proof-out writes it",
-                    }
-                    page.line(line);
+                        None => format!("proof for anyone: {size}; --proof-out writes it"),
+                    });
                 }
                 (None, Some(_)) => warnings.push(String::from(
                     "no proof for others, so none is written: it rests on scripts taken on trust",

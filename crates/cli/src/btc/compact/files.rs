@@ -23,6 +23,8 @@ const BATCH: usize = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct FilterFiles {
     files: Vec<(Header, PathBuf)>,
+    /// The one file: a pipe can be opened only once.
+    opened: Option<BatchReader<BufReader<File>>>,
     bytes: u64,
 }
 
@@ -39,6 +41,7 @@ impl FilterFiles {
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = || named(path);
         let mut files = Vec::new();
+        let mut opened = None;
         if path.is_dir() {
             for entry in fs::read_dir(path).with_context(shown)? {
                 let path = entry.with_context(shown)?.path();
@@ -54,7 +57,8 @@ impl FilterFiles {
             ensure!(!files.is_empty(), "{}: no file of filters in the folder", shown());
             files.sort_by_key(|(header, _)| header.start_height);
         } else {
-            files.push((*reader(path).with_context(shown)?.header(), path.to_owned()));
+            let reader = opened.insert(reader(path).with_context(shown)?);
+            files.push((*reader.header(), path.to_owned()));
         }
         let magic = files[0].0.network_magic;
         if let Some((_, other)) = files.iter().find(|(header, _)| header.network_magic != magic) {
@@ -62,7 +66,7 @@ impl FilterFiles {
         }
         let size = |(_, path): &(Header, PathBuf)| fs::metadata(path).map_or(0, |file| file.len());
         let bytes = files.iter().map(size).sum();
-        Ok(Self { files, bytes })
+        Ok(Self { files, opened, bytes })
     }
 
     /// What the first file says of itself.
@@ -79,7 +83,7 @@ impl FilterFiles {
     /// of all files were read, until it is told to stop. A damaged file ends it, since no height
     /// may be missing.
     pub(crate) fn for_each_batch(
-        &self,
+        mut self,
         mut take: impl FnMut(&Batch, &[FilterHeader], u64) -> anyhow::Result<ControlFlow<()>>,
     ) -> anyhow::Result<Option<Damage>> {
         let mut batch = Batch::new();
@@ -101,7 +105,10 @@ impl FilterFiles {
                 named(path),
                 header.previous_filter_header
             );
-            let mut reader = reader(path).with_context(|| named(path))?;
+            let mut reader = match self.opened.take() {
+                Some(reader) => reader,
+                None => reader(path).with_context(|| named(path))?,
+            };
             loop {
                 match reader.read(&mut batch, BATCH) {
                     Ok(()) if batch.is_empty() => break,

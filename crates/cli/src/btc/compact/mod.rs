@@ -7,3 +7,4 @@ mod files;
 pub(crate) mod headers;
 pub(crate) mod scan;
 mod scripts;
+mod target;

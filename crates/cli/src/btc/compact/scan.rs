@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::files::FilterFiles;
 use super::scripts::{self, WatchedScript};
-use crate::args::UsageError;
 use crate::args::compact::{HeaderAt, ScanArgs};
+use crate::args::{Range, UsageError};
 use crate::input::Reader;
 use crate::output::{Exit, Lines, Page, Report, count, grouped};
 use crate::progress::Progress;
@@ -26,7 +26,12 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         return Err(UsageError("--from is greater than --to").into());
     }
     let reader = Reader::of(args.watch.items.iter())?;
-    let scripts = scripts::read(&args.watch, &reader)?;
+    // Else what stands within the limit of the first index, but behind the range, would be missed.
+    let range = args.watch.range.0.clone();
+    let end =
+        args.gap_limit.map_or(0, |gap| range.start().saturating_add(gap - 1).min(HARDENED - 1));
+    let range = Range(*range.start()..=end.max(*range.end()));
+    let scripts = scripts::read(&args.watch, &range, &reader)?;
     if scripts.is_empty() {
         return Err(UsageError("nothing to look for: give items, --file or -; see --help").into());
     }
@@ -45,7 +50,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let from = args.from.unwrap_or(start);
     ensure!(from >= start, "--from {from}: the filters start at height {start}");
     let mut look = Look::new(args, scripts, start)?;
-    look.over(&files, json)?;
+    look.over(files, json)?;
     look.report(json)
 }
 
@@ -61,6 +66,7 @@ struct Look<'a> {
     /// Heights of the filter headers given that are as computed.
     compared: Vec<u32>,
     hits: u64,
+    damage: Option<String>,
     warnings: Vec<String>,
     started: Instant,
 }
@@ -104,12 +110,13 @@ impl<'a> Look<'a> {
             filter_header: None,
             compared: Vec::new(),
             hits: 0,
+            damage: None,
             warnings: Vec::new(),
             started: Instant::now(),
         })
     }
 
-    fn over(&mut self, files: &FilterFiles, json: bool) -> anyhow::Result<()> {
+    fn over(&mut self, files: FilterFiles, json: bool) -> anyhow::Result<()> {
         let to = self.args.to.unwrap_or(u32::MAX);
         let progress = Progress::over(files.bytes());
         let mut lines = Lines::default();
@@ -142,9 +149,7 @@ impl<'a> Look<'a> {
             let is_last = self.next > to;
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        if let Some(damage) = damage {
-            self.warnings.push(damage.to_string());
-        }
+        self.damage = damage.map(|damage| damage.to_string());
         Ok(())
     }
 
@@ -156,7 +161,8 @@ impl<'a> Look<'a> {
             if header != computed {
                 bail!(
                     "filter header of height {height}: {computed} over these filters, {header} is \
-                     trusted: no filter up to there says anything"
+                     trusted: no filter up to there says anything, neither by a hit printed above \
+                     nor by none"
                 );
             }
             self.compared.push(height);
@@ -165,9 +171,19 @@ impl<'a> Look<'a> {
     }
 
     fn report(mut self, json: bool) -> anyhow::Result<Report> {
-        let Some(first) = self.first else { bail!("no filter: nothing was asked") };
+        let Some(first) = self.first else {
+            bail!(self.damage.unwrap_or_else(|| "no filter: nothing was asked".into()));
+        };
         let (first, last) = (first.max(self.args.from.unwrap_or(first)), self.next - 1);
-        ensure!(first <= last, "the filters end at height {last}, before --from {first}");
+        ensure!(
+            first <= last,
+            "the filters end at height {last}, before --from {first}{}{}",
+            if self.damage.is_some() { "; " } else { "" },
+            self.damage.as_deref().unwrap_or_default()
+        );
+        self.warnings.extend(
+            self.damage.iter().map(|damage| format!("{damage}, nothing behind it was asked")),
+        );
         if let Some(to) = self.args.to.filter(|&to| to > last) {
             self.warnings.push(format!("the filters end at height {last}, --to is {to}"));
         }
@@ -206,6 +222,7 @@ impl<'a> Look<'a> {
             "filter_header": header,
             "compared_to": compared_to,
             "seconds": seconds,
+            "damage": self.damage,
             "warnings": self.warnings,
         });
         let mut page = Page::default();
@@ -242,7 +259,11 @@ impl<'a> Look<'a> {
             ),
         ]);
         page.warnings(&self.warnings);
-        let exit = if self.hits > 0 { Exit::YesAfterLines } else { Exit::NoAfterLines };
+        let exit = match self.damage {
+            Some(_) => Exit::BadInputAfterLines,
+            None if self.hits > 0 => Exit::YesAfterLines,
+            None => Exit::NoAfterLines,
+        };
         Ok(Report { page, json: record, payload: None, exit })
     }
 }
