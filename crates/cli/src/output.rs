@@ -98,6 +98,11 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// Whether nobody reads any more, so that there is no use in going on.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Prints text that ends with a line break on standard output.
     pub(crate) fn print(&mut self, text: &str) -> io::Result<()> {
         if self.closed {

@@ -59,7 +59,8 @@ Files and standard input hold one item per line; # starts a comment.
 A hit means that the block may concern the script: one script in 784,931 is a hit by chance in each
 filter. A block whose filter cannot be read, or is not the one that its header commits to, is a
 candidate too. The headers over the filters are recomputed from the file's first on, and with
---header compared to ones that you trust; otherwise a \"no\" is as good as the file's source.
+--header compared to ones that you trust, and the blocks with --block-headers; otherwise a \"no\" is
+as good as the file's source.
 
 Exits with 1 if nothing was found, with 3 if the file is damaged or a --header is another: with
 damage, what stands before it was asked, and the report says up to which height.
@@ -90,6 +91,8 @@ pub(crate) struct ScanArgs {
     /// A filter header that you trust
     #[arg(long, value_name = "HEIGHT:HEX")]
     pub(crate) header: Vec<HeaderAt>,
+    #[command(flatten)]
+    pub(crate) blocks: BlockHeadersArgs,
     /// Threads [default: one for each core]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -170,6 +173,18 @@ pub(crate) struct VerifyProofArgs {
     pub(crate) network: Chain,
 }
 
+/// The blocks of filters.
+#[derive(Debug, Args)]
+pub(crate) struct BlockHeadersArgs {
+    /// Block headers that you trust, of all heights that are asked: a file of 80 raw bytes each, or of
+    /// hex, one on each line. Filters of other blocks are refused
+    #[arg(long, value_name = "FILE")]
+    pub(crate) block_headers: Option<PathBuf>,
+    /// The height of the first of --block-headers
+    #[arg(long, value_name = "HEIGHT", default_value_t = 0, requires = "block_headers")]
+    pub(crate) block_headers_from: u32,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum HeadersCommand {
     /// Recompute the filter headers over a file of filters and compare them
@@ -202,6 +217,8 @@ pub(crate) struct VerifyHeadersArgs {
     /// A filter header that you trust
     #[arg(long, value_name = "HEIGHT:HEX")]
     pub(crate) header: Vec<HeaderAt>,
+    #[command(flatten)]
+    pub(crate) blocks: BlockHeadersArgs,
 }
 
 /// A filter header and its height, written `HEIGHT:HEX`.

@@ -11,6 +11,7 @@ use chainsieve::btc::bip158::container::{Batch, BatchReader, ContainerError, Hea
 use chainsieve::btc::bip158::{filter_hash, filter_header};
 use rayon::prelude::*;
 
+use super::block_hashes::BlockHashes;
 use crate::input::named;
 use crate::output::grouped;
 
@@ -25,6 +26,8 @@ pub(crate) struct FilterFiles {
     files: Vec<(Header, PathBuf)>,
     /// The one file: a pipe can be opened only once.
     opened: Option<BatchReader<BufReader<File>>>,
+    /// What their blocks should be.
+    blocks: Option<BlockHashes>,
     bytes: u64,
 }
 
@@ -66,7 +69,13 @@ impl FilterFiles {
         }
         let size = |(_, path): &(Header, PathBuf)| fs::metadata(path).map_or(0, |file| file.len());
         let bytes = files.iter().map(size).sum();
-        Ok(Self { files, opened, bytes })
+        Ok(Self { files, opened, blocks: None, bytes })
+    }
+
+    /// With the blocks that the filters should be of: others end it with an error.
+    pub(crate) fn of_blocks(mut self, blocks: Option<BlockHashes>) -> Self {
+        self.blocks = blocks;
+        self
     }
 
     /// What the first file says of itself.
@@ -113,6 +122,9 @@ impl FilterFiles {
                 match reader.read(&mut batch, BATCH) {
                     Ok(()) if batch.is_empty() => break,
                     Ok(()) => {
+                        if let Some(blocks) = &self.blocks {
+                            blocks.check(&batch).with_context(|| named(path))?;
+                        }
                         extend(&mut headers, &batch, &mut last);
                         if take(&batch, &headers, done + reader.intact().bytes)?.is_break() {
                             return Ok(None);

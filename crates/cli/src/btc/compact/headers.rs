@@ -8,6 +8,7 @@ use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
 use serde_json::json;
 
+use super::block_hashes::BlockHashes;
 use super::files::FilterFiles;
 use crate::args::compact::{HeaderAt, VerifyHeadersArgs};
 use crate::input::named;
@@ -21,7 +22,8 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
             ensure!(other == header, "two different filter headers of height {height} are given");
         }
     }
-    let files = FilterFiles::open(&args.filters)?;
+    let blocks = BlockHashes::read(&args.blocks, 0..=u32::MAX)?;
+    let files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
     let progress = Progress::over(files.bytes());
     let first = files.header().start_height;
     let (mut filters, mut compared) = (0_u32, 0_u64);

@@ -1,6 +1,7 @@
 //! `btc filter …` of compact block filters.
 
 pub(crate) mod audit;
+mod block_hashes;
 mod blocks;
 pub(crate) mod build;
 mod files;

@@ -11,6 +11,7 @@ use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
 use chainsieve::simd::Backend;
 use serde_json::json;
 
+use super::block_hashes::BlockHashes;
 use super::files::FilterFiles;
 use super::scripts::{self, WatchedScript};
 use crate::args::compact::{HeaderAt, ScanArgs};
@@ -39,7 +40,9 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
         pool.build_global().context("--threads")?;
     }
-    let files = FilterFiles::open(&args.filters)?;
+    let blocks =
+        BlockHashes::read(&args.blocks, args.from.unwrap_or(0)..=args.to.unwrap_or(u32::MAX))?;
+    let files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
     let network = args.watch.network.network();
     ensure!(
         files.header().network_magic == network.magic().to_bytes(),
@@ -146,7 +149,7 @@ impl<'a> Look<'a> {
             }
             progress.at(bytes);
             progress.suspend(|| lines.print(&text))?;
-            let is_last = self.next > to;
+            let is_last = self.next > to || lines.is_closed();
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         self.damage = damage.map(|damage| damage.to_string());
@@ -206,6 +209,10 @@ impl<'a> Look<'a> {
             Some(height) if height < last => self
                 .warnings
                 .push(format!("filters above height {height} were compared to nothing")),
+            Some(_) if self.args.blocks.block_headers.is_none() => self.warnings.push(String::from(
+                "filter headers do not commit to the hashes of blocks, and under a false one a filter \
+                 finds nothing: --block-headers compares them",
+            )),
             Some(_) => {}
         }
         let statistics = *self.scan.statistics();
@@ -245,7 +252,7 @@ impl<'a> Look<'a> {
             (
                 "candidates",
                 format!(
-                    "{}; about {:.2} expected by chance",
+                    "{}; about {:.2} scripts expected by chance",
                     grouped(statistics.candidates),
                     statistics.expected_false()
                 ),

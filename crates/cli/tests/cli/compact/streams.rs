@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
+use chainsieve::btc::bip158::container::{Records, Writer};
+
 use super::*;
 
 #[test]
@@ -109,4 +111,73 @@ fn items_count_once_and_the_gap_limit_from_the_start() {
     let found: Vec<_> = lines.iter().map(|line| &line["scripts"][0]["index"]).collect();
     assert_eq!(found, [30, 79]);
     assert_eq!(last["scripts"], 130);
+}
+
+#[test]
+fn filters_of_other_blocks_are_refused() {
+    let folder = Folder::new("blocks");
+    let rows = fixture("mainnet_0-255.json");
+    let rows = rows.as_array().expect("rows");
+    let headers: Vec<_> = rows.iter().map(|row| &text(&row["block"])[..160]).collect();
+    let lines = folder.write("headers.hex", headers.join("\n"));
+    let raw = hex::decode(headers[9..].concat()).expect("hex");
+    let raw = folder.write("headers.bin", raw);
+    let header = format!("255:{}", text(&rows[255]["filter_header"]));
+    let scan = |filters: &str, more: &[&str], code| {
+        let args = ["btc", "filter", "scan", filters, KEY, "--header", &header];
+        lines_of(&[&args[..], more].concat(), code)
+    };
+    let (found, last) = scan(GOLDEN, &["--block-headers", &lines], YES);
+    assert_eq!((found.len(), &last["warnings"]), (BLOCKS_OF_KEY.len(), &json!([])));
+    let raw = ["--block-headers", &raw, "--block-headers-from", "9"];
+    // The lower heights are asked too, and have no block header.
+    let all = ["btc", "filter", "scan", GOLDEN, KEY];
+    fails(&[&all[..], &raw].concat(), b"", BAD_INPUT, &["height 0", "247 from height 9 on"]);
+    assert_eq!(scan(GOLDEN, &[&raw[..], &["--from", "9"]].concat(), YES).0, found);
+
+    // The true filters under the hash of another block: the filter headers are as they should be.
+    let mut file = Vec::new();
+    let records = Records::new(golden().leak()).expect("a file of filters");
+    let mut writer = Writer::create(&mut file, *records.header()).expect("in memory");
+    for item in records.map(|item| item.expect("intact")) {
+        let hash = if item.height == 170 { BlockHash::all_zeros() } else { item.block_hash };
+        writer.append(&hash, item.content).expect("in memory");
+    }
+    let forged = folder.write("forged.cbf", file);
+    let (missed, last) = scan(&forged, &[], YES);
+    assert_eq!((missed.len(), &last["compared_to"]), (BLOCKS_OF_KEY.len() - 1, &json!(255)));
+    let refused = |args: &[&str]| {
+        let block_headers = ["--block-headers", &lines];
+        fails(
+            &[args, &block_headers].concat(),
+            b"",
+            BAD_INPUT,
+            &["height 170", text(&rows[170]["hash"])],
+        );
+    };
+    refused(&["btc", "filter", "scan", &forged, KEY, "--header", &header]);
+    refused(&["btc", "filter", "headers", "verify", &forged]);
+}
+
+#[test]
+fn a_scan_ends_when_nobody_reads() {
+    let folder = Folder::new("closed");
+    let fifo = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("it runs").success());
+    let mut scan = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+        .args(["btc", "filter", "scan", &fifo, KEY])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    drop(scan.stdout.take());
+    // No filters of that form: each is a candidate, and would have its line.
+    let header = *Records::new(golden().leak()).expect("a file of filters").header();
+    let pipe = fs::OpenOptions::new().write(true).open(&fifo).expect("it reads");
+    let mut writer = Writer::create(pipe, header).expect("it reads");
+    let long = vec![0; 4_000_000];
+    let written = (0..60).try_for_each(|_| writer.append(&BlockHash::all_zeros(), &long));
+    written.expect_err("the scan went on to the end");
+    let output = scan.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(YES), &b""[..]));
 }
