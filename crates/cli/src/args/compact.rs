@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use chainsieve::bitcoin::BlockHash;
-use chainsieve::bitcoin::bip158::FilterHeader;
+use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
 use clap::{Args, Subcommand};
 
 use super::{Chain, Range};
@@ -65,9 +65,9 @@ as good as the file's source.
 Exits with 1 if nothing was found, with 3 if the file is damaged or a --header is another: with
 damage, what stands before it was asked, and the report says up to which height.
 
-JSON: a line for each hit: height, hash, scripts[{item, index, script}] or candidate (why); then
-filters, first, last, bytes, hits, scripts, expected_by_chance (scripts found in a filter),
-filter_header, compared_to, seconds, damage (null: none), warnings[]";
+JSON: a line for each hit: height, hash, scripts[{item, path (of a descriptor's <0;1>), index,
+script}] or candidate (why); then filters, first, last, bytes, hits, scripts, expected_by_chance
+(scripts found in a filter), filter_header, compared_to, seconds, damage (null: none), warnings[]";
 
 /// Look for scripts in the filters of many blocks.
 #[derive(Debug, Args)]
@@ -154,7 +154,9 @@ pub(crate) struct AuditArgs {
 }
 
 const VERIFY_PROOF_HELP: &str = "\
-Exits with 0 if the proof holds, so that the filter is invalid, with 1 if it does not.
+Exits with 0 if the proof holds, so that the filter is invalid, with 1 if it does not, with 3 if it
+cannot be read. Anyone can prove that a filter of their own making is invalid: --filter-hash says
+whose it should be.
 
 JSON: holds, block_hash, filter_hash, reason, warnings[]";
 
@@ -168,6 +170,10 @@ pub(crate) struct VerifyProofArgs {
     /// The hash of the block in your chain of headers
     #[arg(long, value_name = "HASH")]
     pub(crate) block_hash: Option<BlockHash>,
+    /// The hash of the filter that somebody claims to be the block's: a proof of another one says
+    /// nothing of it
+    #[arg(long, value_name = "HASH")]
+    pub(crate) filter_hash: Option<FilterHash>,
     /// The chain of the block
     #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
     pub(crate) network: Chain,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use chainsieve::bitcoin::absolute::LockTime;
+use chainsieve::bitcoin::bip158::FilterHash;
 use chainsieve::bitcoin::block::{Header, Version};
 use chainsieve::bitcoin::consensus::encode::{deserialize_hex, serialize_hex};
 use chainsieve::bitcoin::hashes::Hash as _;
@@ -346,6 +347,13 @@ fn audits_and_their_proofs() {
     let verify = ["btc", "filter", "verify-proof", &proof, "--block-hash"];
     let holds = json_of(&[&verify[..], &[text(&block_hash)]].concat(), YES);
     assert_eq!((&holds["holds"], &holds["warnings"]), (&json!(true), &json!([])));
+    for (height, code) in [(255_018, YES), (757_753, NO)] {
+        let meant = fixture_of(height);
+        let meant = hex::decode(text(&meant["basic_filter"])).expect("hex");
+        let meant = FilterHash::hash(&meant).to_string();
+        let args = [&verify[..], &[text(&block_hash), "--filter-hash", &meant]].concat();
+        assert_eq!(json_of(&args, code)["holds"], code == YES);
+    }
     let elsewhere = fixture_of(255_018)["hash"].clone();
     let fails_there = json_of(&[&verify[..], &[text(&elsewhere)]].concat(), NO);
     assert_eq!(fails_there["holds"], false);

@@ -263,7 +263,13 @@ pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
     let proof = InvalidFilter::decode(&bytes).with_context(|| format!("proof, {source}"))?;
     let expected = args.block_hash.unwrap_or(proof.block_hash);
     let hash = filter_hash(&proof.filter);
-    let checked = proof.verify(expected, args.network.network());
+    let reason = match (proof.verify(expected, args.network.network()), args.filter_hash) {
+        (Err(error), _) => Err(error.to_string()),
+        (Ok(()), Some(meant)) if meant != hash => {
+            Err(format!("it is of the filter with hash {hash}, {meant} is meant"))
+        }
+        (Ok(()), _) => Ok(evidence(&proof.evidence)),
+    };
     let mut warnings = Vec::new();
     if args.block_hash.is_none() {
         warnings.push(format!(
@@ -272,21 +278,21 @@ pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
         ));
     }
     let json = json!({
-        "holds": checked.is_ok(),
+        "holds": reason.is_ok(),
         "block_hash": proof.block_hash.to_string(),
         "filter_hash": hash.to_string(),
-        "reason": checked.as_ref().map_or_else(ToString::to_string, |()| evidence(&proof.evidence)),
+        "reason": reason.as_ref().unwrap_or_else(|why_not| why_not),
         "warnings": warnings,
     });
     let mut page = Page::default();
-    page.heading(match &checked {
-        Ok(()) => format!("the proof holds: {}", evidence(&proof.evidence)),
-        Err(error) => format!("the proof does not hold: {error}"),
+    page.heading(match &reason {
+        Ok(evidence) => format!("the proof holds: {evidence}"),
+        Err(why_not) => format!("the proof does not hold: {why_not}"),
     });
     page.fields(vec![
         ("block", proof.block_hash.to_string()),
         ("filter", format!("{}, hash {hash}", count(proof.filter.len(), "byte"))),
     ]);
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit: checked.is_ok().into() })
+    Ok(Report { page, json, payload: None, exit: reason.is_ok().into() })
 }

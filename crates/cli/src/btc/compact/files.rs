@@ -103,16 +103,18 @@ impl FilterFiles {
         for (index, (header, path)) in self.files.iter().enumerate() {
             ensure!(
                 height == header.start_height,
-                "{}: starts at height {}, the file before ends before height {}",
+                "{}: starts at height {}, where {} was to come: filters up to there are in {}",
                 named(path),
                 grouped(header.start_height.into()),
-                grouped(height.into())
+                grouped(height.into()),
+                named(&self.files[index.saturating_sub(1)].1)
             );
             ensure!(
                 last == header.previous_filter_header,
-                "{}: goes on from filter header {}, the file before ends with {last}",
+                "{}: goes on from filter header {}, {} ends with {last}",
                 named(path),
-                header.previous_filter_header
+                header.previous_filter_header,
+                named(&self.files[index.saturating_sub(1)].1)
             );
             let mut reader = match self.opened.take() {
                 Some(reader) => reader,

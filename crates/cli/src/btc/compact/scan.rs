@@ -295,6 +295,7 @@ impl Watched {
                     let script = |watched: &&WatchedScript| {
                         json!({
                             "item": watched.item,
+                            "path": watched.path,
                             "index": watched.index,
                             "script": hex::encode(&watched.script),
                         })
@@ -332,8 +333,12 @@ impl Watched {
             };
             for derived in descriptor_scripts(&item, *next..=end)? {
                 wallets.push(self.wallet, derived.script.as_bytes());
-                let (index, script) = (derived.index, derived.script);
-                self.scripts.push(WatchedScript { item: item.clone(), index, script });
+                self.scripts.push(WatchedScript {
+                    item: item.clone(),
+                    path: Some(derived.path),
+                    index: derived.index,
+                    script: derived.script,
+                });
             }
             *next = end + 1;
         }
@@ -344,14 +349,18 @@ impl Watched {
 /// Indices from here on are hardened (BIP32).
 const HARDENED: u32 = 1 << 31;
 
-/// The item that a script stands for, short.
+/// The item that a script stands for, short; of a descriptor, both ends tell it from others.
 fn words(watched: &WatchedScript) -> String {
-    let short = |text: &str| match text.char_indices().nth(44) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+    let item = &watched.item;
+    let start = |length| item.char_indices().nth(length).map_or(item.len(), |(end, _)| end);
+    let short = match item.char_indices().rev().nth(19) {
+        _ if start(44) == item.len() => item.clone(),
+        Some((end, _)) if watched.path.is_some() => {
+            format!("{}…{}", &item[..start(24)], &item[end..])
+        }
+        _ => format!("{}…", &item[..start(44)]),
     };
-    match watched.index {
-        Some(index) => format!("{} index {index}", short(&watched.item)),
-        None => short(&watched.item),
-    }
+    let path = watched.path.filter(|_| item.contains(';')).map(|path| format!(" path {path}"));
+    let index = watched.index.map(|index| format!(" index {index}"));
+    [Some(short), path, index].into_iter().flatten().collect()
 }

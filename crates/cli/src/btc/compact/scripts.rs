@@ -16,6 +16,8 @@ use crate::input::{Reader, decode_hex, named, shorten};
 #[derive(Debug, Clone)]
 pub(crate) struct WatchedScript {
     pub(crate) item: String,
+    /// Which of a descriptor's alternatives: 1 is change of `<0;1>`.
+    pub(crate) path: Option<u32>,
     /// The index of a ranged descriptor.
     pub(crate) index: Option<u32>,
     pub(crate) script: ScriptBuf,
@@ -59,7 +61,7 @@ fn expand(
     network: Network,
     range: &Range,
 ) -> anyhow::Result<Vec<WatchedScript>> {
-    let one = |script| WatchedScript { item: text.to_owned(), index: None, script };
+    let one = |script| WatchedScript { item: text.to_owned(), path: None, index: None, script };
     let item = || format!("{} {}", kind.name(), shorten(text));
     Ok(match kind {
         Kind::Address => vec![one(address(text, network).with_context(item)?.script_pubkey())],
@@ -82,6 +84,7 @@ fn expand(
             check_descriptor_keys(text, network)?;
             let script = |derived: chainsieve::btc::descriptors::DescriptorScript| WatchedScript {
                 item: text.to_owned(),
+                path: Some(derived.path),
                 index: derived.index,
                 script: derived.script,
             };

@@ -64,7 +64,7 @@ fn blocks_come_slowly_and_under_any_name() {
     stdin.write_all(&fs::read(BLOCK_757753).expect("a fixture")).expect("it reads");
     drop(stdin);
     let lines = BufReader::new(build.stdout.take().expect("piped")).lines();
-    assert_eq!(lines.map(|line| line.expect("text")).count(), 2);
+    assert_eq!(lines.collect::<Result<Vec<_>, _>>().expect("text").len(), 2);
     assert!(build.wait().expect("it ends").success());
 
     let named = Path::new(&folder.0).join("hex of a block.json");
@@ -111,6 +111,31 @@ fn items_count_once_and_the_gap_limit_from_the_start() {
     let found: Vec<_> = lines.iter().map(|line| &line["scripts"][0]["index"]).collect();
     assert_eq!(found, [30, 79]);
     assert_eq!(last["scripts"], 130);
+}
+
+#[test]
+fn receiving_and_change_are_told_apart() {
+    let folder = Folder::new("paths");
+    let both = format!("wpkh({XPUB}/<0;1>/*)");
+    let change = format!("wpkh({XPUB}/1/*)");
+    let scripts = descriptor_scripts(&change, 7..=7).expect("a descriptor");
+    let blocks = chain_of(&[vec![scripts[0].script.clone()]]);
+    let blocks = folder.write("blocks.hex", blocks.join("\n"));
+    let out = folder.path("filters.cbf");
+    assert_eq!(run(&["btc", "filter", "build", &blocks, "--out", &out]).code, YES);
+    let receiving = format!("wpkh({XPUB}/0/*)");
+    let scan = ["btc", "filter", "scan", &out, &both, &receiving, &change];
+    let (lines, _) = lines_of(&scan, YES);
+    let found: Vec<_> = lines[0]["scripts"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|script| (text(&script["item"]), script["path"].clone(), script["index"].clone()))
+        .collect();
+    assert_eq!(found, [(&both[..], json!(1), json!(7)), (&change[..], json!(0), json!(7))]);
+    let page = run(&scan).stdout;
+    assert!(page.contains("/<0;1>/*) path 1 index 7, wpkh("), "{page}");
+    assert!(page.contains("/1/*) index 7"), "{page}");
 }
 
 #[test]
