@@ -125,7 +125,8 @@ Exit codes: 0 valid: every script that the block creates and spends, and no othe
             3 invalid, and proven so
             4 not decided: suspicious, or scripts that the block spends are not known
 
-JSON: verdict, block_hash, filter_hash, elements, and by verdict basis, proof{…}, reason; warnings[]";
+JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted),
+proof{evidence, bytes, out}, reason, missing_txids[] (which --prev-txs takes); warnings[]";
 
 /// Compare a filter with its block: valid, proven wrong, or not to be decided.
 #[derive(Debug, Args)]

@@ -365,6 +365,11 @@ fn audits_and_their_proofs() {
     let coinbase_9 = deserialize_hex::<Block>(text(&rows[9]["block"])).expect("a block");
     let previous = folder.write("previous.hex", serialize_hex(&coinbase_9.txdata[0]));
     let args = ["btc", "filter", "audit", GOLDEN, text(&rows[170]["block"])];
+    let open = json_of(&args, UNDECIDED);
+    assert_eq!(
+        open["missing_txids"],
+        json!(["0437cd7f8525ceed2324359c2d0ba26006d92d856a9c20fa0241106ee5a597c9"])
+    );
     let proven = json_of(&[&args[..], &["--prev-txs", &previous]].concat(), YES);
     assert_eq!(proven["basis"], "transactions");
     // A block that is not the one of its header says nothing of any filter.

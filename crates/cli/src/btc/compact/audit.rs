@@ -1,9 +1,10 @@
 //! `btc filter audit` and `btc filter verify-proof`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
-use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction};
+use chainsieve::bitcoin::{Block, BlockHash, OutPoint, ScriptBuf, Transaction, Txid};
 use chainsieve::btc::bip158::audit::{
     Basis, Evidence, InvalidFilter, Prevouts, ProvenTransaction, Refutation, Verdict, audit,
 };
@@ -54,15 +55,26 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         (None, false) => Prevouts::ByTransactions(&transactions),
     };
     let verdict = audit(&bound, &content, prevouts);
-    report(args, &BlockFilter { block_hash, content }, &verdict)
+    let missing = match verdict {
+        Verdict::Suspicious(_) | Verdict::Undecidable(_) => missing(&block, &transactions),
+        _ => BTreeSet::new(),
+    };
+    report(args, &BlockFilter { block_hash, content }, &verdict, &missing)
+}
+
+/// The transactions whose outputs the block spends, as far as neither it nor anyone shows them.
+fn missing(block: &Block, shown: &[Transaction]) -> BTreeSet<Txid> {
+    let spent = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
+    let mut missing: BTreeSet<_> = spent.map(|input| input.previous_output.txid).collect();
+    for tx in block.txdata.iter().chain(shown) {
+        missing.remove(&tx.compute_txid());
+    }
+    missing
 }
 
 type Scripts = std::collections::HashMap<OutPoint, ScriptBuf>;
 
-fn by_outpoint(
-    block: &chainsieve::bitcoin::Block,
-    scripts: Vec<ScriptBuf>,
-) -> anyhow::Result<Scripts> {
+fn by_outpoint(block: &Block, scripts: Vec<ScriptBuf>) -> anyhow::Result<Scripts> {
     let spent: Vec<_> = block.txdata.iter().skip(1).flat_map(|tx| &tx.input).collect();
     ensure!(
         spent.len() == scripts.len(),
@@ -128,7 +140,12 @@ fn starts_with_magic(path: &Path) -> bool {
     read.is_ok() && start == MAGIC
 }
 
-fn report(args: &AuditArgs, filter: &BlockFilter, verdict: &Verdict) -> anyhow::Result<Report> {
+fn report(
+    args: &AuditArgs,
+    filter: &BlockFilter,
+    verdict: &Verdict,
+    missing: &BTreeSet<Txid>,
+) -> anyhow::Result<Report> {
     let hash = filter.filter_hash();
     let elements = filter.gcs(Acceptance::Core).map(|gcs| gcs.num_elements()).ok();
     let mut json = json!({
@@ -181,8 +198,11 @@ fn report(args: &AuditArgs, filter: &BlockFilter, verdict: &Verdict) -> anyhow::
         }
         Verdict::Suspicious(_) | Verdict::Undecidable(_) => {
             json["reason"] = words(verdict).into();
-            warnings.push(String::from(
-                "the transactions whose outputs the block spends decide it: --prev-txs",
+            json["missing_txids"] = missing.iter().map(ToString::to_string).collect();
+            warnings.push(format!(
+                "the transactions whose outputs the block spends decide it: --prev-txs takes the {} \
+                 whose ids --json lists",
+                grouped(missing.len() as u64)
             ));
         }
     }
