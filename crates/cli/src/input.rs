@@ -22,6 +22,20 @@ pub(crate) struct Input {
     pub(crate) bytes: Vec<u8>,
 }
 
+impl Input {
+    /// The bytes that it stands for, if it is hex; else itself.
+    pub(crate) fn unhex(self, what: &str) -> anyhow::Result<Self> {
+        let Self { source, bytes } = self;
+        let bytes = match as_hex_text(&bytes) {
+            Some(text) => all_hex(text)
+                .and_then(|()| decode_hex(&text.split_ascii_whitespace().collect::<String>()))
+                .with_context(|| format!("{what}, {source}"))?,
+            None => bytes,
+        };
+        Ok(Self { source, bytes })
+    }
+}
+
 /// Reads arguments that may be hex, a file or `-`.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
@@ -41,14 +55,7 @@ impl Reader {
 
     /// One thing: the whole of a file, whatever its line breaks.
     pub(crate) fn one(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
-        let Input { source, bytes } = self.raw(argument, what)?;
-        let bytes = match as_hex_text(&bytes) {
-            Some(text) => all_hex(text)
-                .and_then(|()| decode_hex(&text.split_ascii_whitespace().collect::<String>()))
-                .with_context(|| format!("{what}, {source}"))?,
-            None => bytes,
-        };
-        Ok(Input { source, bytes })
+        self.raw(argument, what)?.unhex(what)
     }
 
     /// Several things: a file of hex has one on each line.
@@ -80,7 +87,8 @@ impl Reader {
         Ok(text.strip_prefix(BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text))
     }
 
-    fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
+    /// The bytes of a file or of standard input, or hex as it was given.
+    pub(crate) fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
         if argument == "-" {
             return Ok(Input { source: "standard input".into(), bytes: self.stdin()? });
         }

@@ -30,10 +30,18 @@ pub(crate) enum Exit {
     YesAfterLines,
     /// 1, and the JSON is the last of many lines.
     NoAfterLines,
+    /// 3, and the JSON is the last of many lines: not all of the input could be read.
+    BadInputAfterLines,
     /// 3: an answer is proven wrong.
     Wrong,
     /// 4: parts could not be decided.
     Undecided,
+}
+
+impl Exit {
+    fn is_after_lines(self) -> bool {
+        matches!(self, Self::YesAfterLines | Self::NoAfterLines | Self::BadInputAfterLines)
+    }
 }
 
 impl From<bool> for Exit {
@@ -47,7 +55,7 @@ impl From<Exit> for ExitCode {
         match exit {
             Exit::Yes | Exit::YesAfterLines => Self::SUCCESS,
             Exit::No | Exit::NoAfterLines => Self::FAILURE,
-            Exit::Wrong => Self::from(3),
+            Exit::BadInputAfterLines | Exit::Wrong => Self::from(3),
             Exit::Undecided => Self::from(4),
         }
     }
@@ -72,9 +80,7 @@ impl Report {
     fn write_stdout(&self, json: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         match &self.payload {
-            _ if json && matches!(self.exit, Exit::YesAfterLines | Exit::NoAfterLines) => {
-                writeln!(stdout, "{}", self.json)?;
-            }
+            _ if json && self.exit.is_after_lines() => writeln!(stdout, "{}", self.json)?,
             _ if json => writeln!(stdout, "{:#}", self.json)?,
             Some(payload) if payload.is_empty() => {}
             Some(payload) => writeln!(stdout, "{payload}")?,
@@ -92,6 +98,11 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// Whether nobody reads any more, so that there is no use in going on.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Prints text that ends with a line break on standard output.
     pub(crate) fn print(&mut self, text: &str) -> io::Result<()> {
         if self.closed {

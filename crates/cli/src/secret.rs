@@ -1,5 +1,8 @@
 //! Private keys, told by their form: no error shows them, for errors end up in logs.
 
+use chainsieve::bitcoin::address::NetworkUnchecked;
+use chainsieve::bitcoin::{Address, base58};
+
 /// What stands in place of a private key, and what to give.
 pub(crate) const NOT_SHOWN: &str = "a private key, not shown: watching needs only public ones: \
                                     give an address, a public key or a descriptor with xpub keys";
@@ -7,7 +10,7 @@ pub(crate) const NOT_SHOWN: &str = "a private key, not shown: watching needs onl
 /// Whether `text` holds what looks like a private key: WIF, BIP38 or an extended one, with
 /// a slip of the pen or two.
 pub(crate) fn holds_private_key(text: &str) -> bool {
-    words(text).any(|word| is_single(word) || is_extended(word))
+    words(text).any(|word| is_single(word) || (is_extended(word) && !is_public(word)))
 }
 
 /// The runs of letters and digits: a descriptor's keys, the value behind `kind:`.
@@ -28,6 +31,18 @@ fn is_extended(word: &str) -> bool {
     let is_prefix =
         |four: &[u8]| four[0].is_ascii_alphabetic() && four[1..].eq_ignore_ascii_case(b"prv");
     word.as_bytes().windows(4).position(is_prefix).is_some_and(|start| word.len() - start >= 16)
+}
+
+/// Whether a word is whole, by its checksum, and public: one address in some thousands has the
+/// letters of `xprv` in it by chance.
+fn is_public(word: &str) -> bool {
+    let is_address = || word.parse::<Address<NetworkUnchecked>>().is_ok();
+    // Where a private extended key has a zero, a public one has what a public key starts with.
+    let is_extended_public = || {
+        base58::decode_check(word)
+            .is_ok_and(|bytes| bytes.len() == 78 && matches!(bytes[45], 2 | 3))
+    };
+    is_address() || is_extended_public()
 }
 
 #[cfg(test)]
@@ -52,6 +67,10 @@ mod tests {
             "bc1q7dmjqztn342e7qyl4tlfyqc8mju8ny7me8vm4n",
             "wpkh(xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V/0/*)",
             "wallet.xprv.txt",
+            // Whole, with the letters in them.
+            "bc1q7dqjzudr76xf4dnl5hprvm62y0eh9dsc7duge8",
+            "3KBQV3vk9fw5qprvgw6SFqcrcbfFyw3FK2",
+            "wpkh(xpub661MyMwAqRbcGc5AmjYgqmo9eAniaMC6wZVeiP9F7LdW7aVBVbAYL3yjhSFNdn56gG6mQZUanPRVoLTuPL3TyvcoF9NZ9tjfVANzLTsrujx/0/*)",
         ] {
             assert!(!holds_private_key(public), "{public}");
         }

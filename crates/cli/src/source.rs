@@ -76,6 +76,11 @@ impl Source {
         &self.name
     }
 
+    /// Whether it is hex of the command line, decoded.
+    pub(crate) fn is_argument(&self) -> bool {
+        matches!(self.inner, Inner::Bytes(_))
+    }
+
     /// How many bytes were read.
     pub(crate) fn offset(&self) -> u64 {
         self.offset

@@ -56,7 +56,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// What `jq` prints, as far as the README needs it: of each file a member, the members of a slice,
-/// or the list without one of its elements.
+/// the start of a member of each element, or the list without one of its elements.
 fn jq(arguments: &str) -> String {
     let mut words = arguments.trim_start_matches("-r ").split(' ');
     let filter = words.next().expect("a filter").trim_matches('\'');
@@ -76,6 +76,15 @@ fn jq(arguments: &str) -> String {
             let (start, end) = slice[2..].split_once(':').expect("a slice");
             let slice = start.parse().expect("a number")..end.parse().expect("a number");
             json.as_array().expect("a list")[slice].iter().for_each(|row| print(&row[member]));
+        } else if let Some(rest) = filter.strip_prefix(".[].") {
+            let (member, end) = rest.split_once("[:").expect("the start of a member");
+            let end: usize = end.trim_end_matches(']').parse().expect("a number");
+            let start =
+                |row: &serde_json::Value| row[member].as_str().map(|text| text[..end].into());
+            json.as_array()
+                .expect("a list")
+                .iter()
+                .for_each(|row| print(&start(row).expect("text")));
         } else {
             print(&json[filter.trim_start_matches('.')]);
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use chainsieve::bitcoin::BlockHash;
-use chainsieve::bitcoin::bip158::FilterHeader;
+use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
 use clap::{Args, Subcommand};
 
 use super::{Chain, Range};
@@ -17,6 +17,9 @@ Blocks come in the order of the chain, from files, standard input (-) or the com
   raw    blocks one behind the other
 Hex and raw blocks do not say which scripts they spend: those of outputs that blocks before them
 created are known, others come from --prev-txs.
+
+A filter is in the file when its line is printed: what stops the command loses none of these, and
+--append goes on. The file is made with the first filter.
 
 JSON: a line for each block: height, hash, elements, bytes, filter, filter_hash, filter_header (null if
 that of the block before is not known); then blocks, first, last, bytes, filter_header, out, warnings[]";
@@ -43,7 +46,7 @@ pub(crate) struct BuildArgs {
     /// Write the filters to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Go on behind the last filter of the file
+    /// Go on behind the last filter of the file; one that was not written whole is replaced
     #[arg(long, requires = "out", conflicts_with_all = ["height", "previous_header"])]
     pub(crate) append: bool,
 }
@@ -56,13 +59,15 @@ Files and standard input hold one item per line; # starts a comment.
 A hit means that the block may concern the script: one script in 784,931 is a hit by chance in each
 filter. A block whose filter cannot be read, or is not the one that its header commits to, is a
 candidate too. The headers over the filters are recomputed from the file's first on, and with
---header compared to ones that you trust; otherwise a \"no\" is as good as the file's source.
+--header compared to ones that you trust, and the blocks with --block-headers; otherwise a \"no\" is
+as good as the file's source.
 
-Exits with 1 if nothing was found.
+Exits with 1 if nothing was found, with 3 if the file is damaged or a --header is another: with
+damage, what stands before it was asked, and the report says up to which height.
 
-JSON: a line for each hit: height, hash, scripts[{item, index, script}] or candidate (why); then
-filters, first, last, bytes, hits, scripts, expected_by_chance, filter_header, compared_to, seconds,
-warnings[]";
+JSON: a line for each hit: height, hash, scripts[{item, path (of a descriptor's <0;1>), index,
+script}] or candidate (why); then filters, first, last, bytes, hits, scripts, expected_by_chance
+(scripts found in a filter), filter_header, compared_to, seconds, damage (null: none), warnings[]";
 
 /// Look for scripts in the filters of many blocks.
 #[derive(Debug, Args)]
@@ -79,12 +84,15 @@ pub(crate) struct ScanArgs {
     /// End with this height
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) to: Option<u32>,
-    /// Look this many indices past the last one found of each ranged descriptor
+    /// Look this many indices past the last one found of each ranged descriptor, and at least at
+    /// this many
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) gap_limit: Option<u32>,
     /// A filter header that you trust
     #[arg(long, value_name = "HEIGHT:HEX")]
     pub(crate) header: Vec<HeaderAt>,
+    #[command(flatten)]
+    pub(crate) blocks: BlockHeadersArgs,
     /// Threads [default: one for each core]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -117,13 +125,15 @@ Exit codes: 0 valid: every script that the block creates and spends, and no othe
             3 invalid, and proven so
             4 not decided: suspicious, or scripts that the block spends are not known
 
-JSON: verdict, block_hash, filter_hash, elements, and by verdict basis, proof{…}, reason; warnings[]";
+JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted),
+proof{evidence, bytes, out}, reason, missing_txids[] (which --prev-txs takes); warnings[]";
 
 /// Compare a filter with its block: valid, proven wrong, or not to be decided.
 #[derive(Debug, Args)]
 #[command(after_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {
-    /// The filter: hex, a file of filters as `filter build` writes it, or - for standard input
+    /// The filter: hex, what `bitcoin-cli getblockfilter HASH` answers, a file of filters as `filter
+    /// build` writes it, or - for standard input
     #[arg(value_name = "FILTER")]
     pub(crate) filter: String,
     /// The block: JSON, hex or raw as `filter build` takes it, or - for standard input
@@ -145,7 +155,9 @@ pub(crate) struct AuditArgs {
 }
 
 const VERIFY_PROOF_HELP: &str = "\
-Exits with 0 if the proof holds, so that the filter is invalid, with 1 if it does not.
+Exits with 0 if the proof holds, so that the filter is invalid, with 1 if it does not, with 3 if it
+cannot be read. Anyone can prove that a filter of their own making is invalid: --filter-hash says
+whose it should be.
 
 JSON: holds, block_hash, filter_hash, reason, warnings[]";
 
@@ -159,9 +171,25 @@ pub(crate) struct VerifyProofArgs {
     /// The hash of the block in your chain of headers
     #[arg(long, value_name = "HASH")]
     pub(crate) block_hash: Option<BlockHash>,
+    /// The hash of the filter that somebody claims to be the block's: a proof of another one says
+    /// nothing of it
+    #[arg(long, value_name = "HASH")]
+    pub(crate) filter_hash: Option<FilterHash>,
     /// The chain of the block
     #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
     pub(crate) network: Chain,
+}
+
+/// The blocks of filters.
+#[derive(Debug, Args)]
+pub(crate) struct BlockHeadersArgs {
+    /// Block headers that you trust, of all heights that are asked: a file of 80 raw bytes each, or of
+    /// hex, one on each line. Filters of other blocks are refused
+    #[arg(long, value_name = "FILE")]
+    pub(crate) block_headers: Option<PathBuf>,
+    /// The height of the first of --block-headers
+    #[arg(long, value_name = "HEIGHT", default_value_t = 0, requires = "block_headers")]
+    pub(crate) block_headers_from: u32,
 }
 
 #[derive(Debug, Subcommand)]
@@ -196,6 +224,8 @@ pub(crate) struct VerifyHeadersArgs {
     /// A filter header that you trust
     #[arg(long, value_name = "HEIGHT:HEX")]
     pub(crate) header: Vec<HeaderAt>,
+    #[command(flatten)]
+    pub(crate) blocks: BlockHeadersArgs,
 }
 
 /// A filter header and its height, written `HEIGHT:HEX`.

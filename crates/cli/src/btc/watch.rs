@@ -182,7 +182,7 @@ pub(crate) fn detect(text: &str) -> anyhow::Result<(Kind, &str)> {
 pub(crate) fn read_lines<T>(
     text: &str,
     source: &str,
-    read: impl Fn(&str) -> anyhow::Result<T>,
+    mut read: impl FnMut(&str) -> anyhow::Result<T>,
 ) -> anyhow::Result<Vec<T>> {
     let mut items = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use chainsieve::bitcoin::absolute::LockTime;
+use chainsieve::bitcoin::bip158::FilterHash;
 use chainsieve::bitcoin::block::{Header, Version};
 use chainsieve::bitcoin::consensus::encode::{deserialize_hex, serialize_hex};
 use chainsieve::bitcoin::hashes::Hash as _;
@@ -12,6 +13,9 @@ use chainsieve::bitcoin::{
 use chainsieve::btc::descriptors::descriptor_scripts;
 
 use super::*;
+
+mod interrupted;
+mod streams;
 
 /// The key that received the coins of block 9, and its blocks: public history.
 const KEY: &str = "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3";
@@ -122,12 +126,12 @@ fn as_getblock_3(block: &Block, prevouts: &[Value]) -> Value {
         .txdata
         .iter()
         .map(|tx| {
-            let input = |input: &TxIn| match input.previous_output.is_null() {
-                true => json!({"coinbase": "00"}),
-                false => {
-                    let prevout = prevouts.next().expect("one each");
-                    json!({"prevout": {"scriptPubKey": {"hex": prevout["script_pubkey"]}}})
+            let input = |input: &TxIn| {
+                if input.previous_output.is_null() {
+                    return json!({"coinbase": "00"});
                 }
+                let prevout = prevouts.next().expect("one each");
+                json!({"prevout": {"scriptPubKey": {"hex": prevout["script_pubkey"]}}})
             };
             json!({"vin": tx.input.iter().map(input).collect::<Vec<_>>(), "hex": serialize_hex(tx)})
         })
@@ -204,7 +208,8 @@ fn scans_find_what_is_known_of_the_chain() {
     let trusted = [header(100), header(255)];
     let args = [&scan[..], &["--header", &trusted[0], "--header", &trusted[1]]].concat();
     let (_, last) = lines_of(&args, YES);
-    assert_eq!((&last["compared_to"], &last["warnings"]), (&json!(255), &json!([])));
+    assert_eq!(last["compared_to"], 255);
+    assert!(text(&last["warnings"][0]).contains("--block-headers"), "{last}");
     let other = format!("255:{}", text(&rows[254]["filter_header"]));
     let args = [&scan[..], &["--header", &other]].concat();
     let output = run(&args);
@@ -245,8 +250,16 @@ fn a_folder_is_scanned_as_one_and_damage_is_named() {
     damaged[middle] ^= 1;
     let damaged = folder.write("damaged.cbf", damaged);
     let output = run(&["btc", "filter", "scan", &damaged, KEY]);
-    assert_eq!(output.code, YES, "{}", output.stderr);
+    assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
     assert!(output.stdout.contains("is damaged"), "{}", output.stdout);
+    // Found or not, the last line says how far it came.
+    for item in [KEY, "script:51"] {
+        let (lines, last) = lines_of(&["btc", "filter", "scan", &damaged, item], BAD_INPUT);
+        assert_eq!(lines.len(), usize::from(item == KEY));
+        assert!(text(&last["damage"]).contains("checksum"), "{last}");
+        let next = last["last"].as_u64().expect("a height") + 1;
+        assert!(text(&last["damage"]).contains(&format!("(height {next},")), "{last}");
+    }
     assert!(output.stdout.contains("intact"), "{}", output.stdout);
     let verified = json_of(&["btc", "filter", "headers", "verify", &damaged], NO);
     assert!(text(&verified["damage"]).contains("checksum"), "{verified}");
@@ -334,6 +347,13 @@ fn audits_and_their_proofs() {
     let verify = ["btc", "filter", "verify-proof", &proof, "--block-hash"];
     let holds = json_of(&[&verify[..], &[text(&block_hash)]].concat(), YES);
     assert_eq!((&holds["holds"], &holds["warnings"]), (&json!(true), &json!([])));
+    for (height, code) in [(255_018, YES), (757_753, NO)] {
+        let meant = fixture_of(height);
+        let meant = hex::decode(text(&meant["basic_filter"])).expect("hex");
+        let meant = FilterHash::hash(&meant).to_string();
+        let args = [&verify[..], &[text(&block_hash), "--filter-hash", &meant]].concat();
+        assert_eq!(json_of(&args, code)["holds"], code == YES);
+    }
     let elsewhere = fixture_of(255_018)["hash"].clone();
     let fails_there = json_of(&[&verify[..], &[text(&elsewhere)]].concat(), NO);
     assert_eq!(fails_there["holds"], false);
@@ -345,6 +365,11 @@ fn audits_and_their_proofs() {
     let coinbase_9 = deserialize_hex::<Block>(text(&rows[9]["block"])).expect("a block");
     let previous = folder.write("previous.hex", serialize_hex(&coinbase_9.txdata[0]));
     let args = ["btc", "filter", "audit", GOLDEN, text(&rows[170]["block"])];
+    let open = json_of(&args, UNDECIDED);
+    assert_eq!(
+        open["missing_txids"],
+        json!(["0437cd7f8525ceed2324359c2d0ba26006d92d856a9c20fa0241106ee5a597c9"])
+    );
     let proven = json_of(&[&args[..], &["--prev-txs", &previous]].concat(), YES);
     assert_eq!(proven["basis"], "transactions");
     // A block that is not the one of its header says nothing of any filter.

@@ -36,9 +36,13 @@
 //! | 36 + `n` | 4 | CRC of the height of the block, in 4 bytes, and of all before in the record |
 //!
 //! The CRC finds accidents, not liars: whether the filters are the true ones shows when their
-//! hashes meet filter headers ([`Header::commitment`]). Since a file is only appended to, it does
-//! not say how many records it has: one that is cut between two records is a shorter file. One
-//! that is cut or damaged elsewhere is intact up to there, and nothing behind is read.
+//! hashes meet filter headers ([`Header::commitment`]). These do not commit to the hashes of blocks,
+//! and under a false one the true filter finds nothing: hashes in a file from others are to be
+//! compared with a chain of block headers.
+//!
+//! Since a file is only appended to, it does not say how many records it has: one that is cut
+//! between two records is a shorter file. One that is cut or damaged elsewhere is intact up to
+//! there, and nothing behind is read.
 
 mod reader;
 mod stream;

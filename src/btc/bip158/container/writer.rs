@@ -54,12 +54,20 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// Passes on what the stream still holds back, so that what was appended outlives this process.
+    ///
+    /// # Errors
+    /// What the stream says.
+    pub fn flush(&mut self) -> Result<(), ContainerError> {
+        self.to.flush().map_err(|error| failed(&error, self.intact.bytes))
+    }
+
     /// Gives the stream back, flushed.
     ///
     /// # Errors
     /// What the stream says.
     pub fn finish(mut self) -> Result<W, ContainerError> {
-        self.to.flush().map_err(|error| failed(&error, self.intact.bytes))?;
+        self.flush()?;
         Ok(self.to)
     }
 }

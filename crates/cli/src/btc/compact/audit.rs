@@ -1,14 +1,16 @@
 //! `btc filter audit` and `btc filter verify-proof`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
-use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction};
+use chainsieve::bitcoin::{Block, BlockHash, OutPoint, ScriptBuf, Transaction, Txid};
 use chainsieve::btc::bip158::audit::{
     Basis, Evidence, InvalidFilter, Prevouts, ProvenTransaction, Refutation, Verdict, audit,
 };
-use chainsieve::btc::bip158::container::MAGIC;
+use chainsieve::btc::bip158::container::{MAGIC, Records};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, filter_hash};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::blocks::{SourcedBlock, for_each_block};
@@ -16,7 +18,7 @@ use super::files::FilterFiles;
 use crate::args::UsageError;
 use crate::args::compact::{AuditArgs, VerifyProofArgs};
 use crate::btc::decode;
-use crate::input::{Input, Reader, named, write};
+use crate::input::{Input, Reader, decode_hex, named, write};
 use crate::output::{Exit, Page, Report, count, grouped};
 
 pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
@@ -53,15 +55,26 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         (None, false) => Prevouts::ByTransactions(&transactions),
     };
     let verdict = audit(&bound, &content, prevouts);
-    report(args, &BlockFilter { block_hash, content }, &verdict)
+    let missing = match verdict {
+        Verdict::Suspicious(_) | Verdict::Undecidable(_) => missing(&block, &transactions),
+        _ => BTreeSet::new(),
+    };
+    report(args, &BlockFilter { block_hash, content }, &verdict, &missing)
+}
+
+/// The transactions whose outputs the block spends, as far as neither it nor anyone shows them.
+fn missing(block: &Block, shown: &[Transaction]) -> BTreeSet<Txid> {
+    let spent = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
+    let mut missing: BTreeSet<_> = spent.map(|input| input.previous_output.txid).collect();
+    for tx in block.txdata.iter().chain(shown) {
+        missing.remove(&tx.compute_txid());
+    }
+    missing
 }
 
 type Scripts = std::collections::HashMap<OutPoint, ScriptBuf>;
 
-fn by_outpoint(
-    block: &chainsieve::bitcoin::Block,
-    scripts: Vec<ScriptBuf>,
-) -> anyhow::Result<Scripts> {
+fn by_outpoint(block: &Block, scripts: Vec<ScriptBuf>) -> anyhow::Result<Scripts> {
     let spent: Vec<_> = block.txdata.iter().skip(1).flat_map(|tx| &tx.input).collect();
     ensure!(
         spent.len() == scripts.len(),
@@ -72,7 +85,7 @@ fn by_outpoint(
     Ok(spent.iter().map(|input| input.previous_output).zip(scripts).collect())
 }
 
-/// The filter of a block: from a file of filters, or alone.
+/// The filter of a block: from a file of filters, as a node's `getblockfilter` answers, or alone.
 fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<Vec<u8>> {
     let path = Path::new(argument);
     if path.is_dir() || starts_with_magic(path) {
@@ -91,17 +104,48 @@ fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<V
             (None, None) => bail!("{}: no filter of block {block}", named(path)),
         };
     }
-    Ok(reader.one(argument, "filter")?.bytes)
+    let input = reader.raw(argument, "filter")?;
+    let place = || format!("filter, {}", input.source);
+    // Through a pipe.
+    if input.bytes.starts_with(&MAGIC) {
+        for item in Records::new(&input.bytes).with_context(place)? {
+            let item = item.with_context(place)?;
+            if item.block_hash == block {
+                return Ok(item.content.to_vec());
+            }
+        }
+        bail!("{}: no filter of block {block}", input.source);
+    }
+    if input.bytes.trim_ascii_start().starts_with(b"{") {
+        let answer: GetBlockFilter = serde_json::from_slice(&input.bytes).with_context(place)?;
+        return decode_hex(&answer.filter).context("field filter").with_context(place);
+    }
+    Ok(input.unhex("filter")?.bytes)
+}
+
+/// What a node answers to `getblockfilter`.
+#[derive(Debug, Deserialize)]
+struct GetBlockFilter {
+    filter: String,
 }
 
 fn starts_with_magic(path: &Path) -> bool {
+    if !path.is_file() {
+        // What is read of a pipe is gone.
+        return false;
+    }
     let mut start = [0; MAGIC.len()];
     let read = std::fs::File::open(path)
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start));
     read.is_ok() && start == MAGIC
 }
 
-fn report(args: &AuditArgs, filter: &BlockFilter, verdict: &Verdict) -> anyhow::Result<Report> {
+fn report(
+    args: &AuditArgs,
+    filter: &BlockFilter,
+    verdict: &Verdict,
+    missing: &BTreeSet<Txid>,
+) -> anyhow::Result<Report> {
     let hash = filter.filter_hash();
     let elements = filter.gcs(Acceptance::Core).map(|gcs| gcs.num_elements()).ok();
     let mut json = json!({
@@ -137,15 +181,14 @@ fn report(args: &AuditArgs, filter: &BlockFilter, verdict: &Verdict) -> anyhow::
                         "bytes": bytes.len(),
                         "out": out.as_deref().map(named),
                     });
-                    let mut line = format!("proof for anyone: {}", count(bytes.len(), "byte"));
-                    match out {
+                    let size = count(bytes.len(), "byte");
+                    page.line(match out {
                         Some(path) => {
                             write(path, format!("{}\n", hex::encode(bytes)).as_bytes())?;
-                            line += &format!(", written to {}", named(path));
+                            format!("proof for anyone: {size}, written to {}", named(path))
                         }
-                        None => line += "; --proof-out writes it",
-                    }
-                    page.line(line);
+                        None => format!("proof for anyone: {size}; --proof-out writes it"),
+                    });
                 }
                 (None, Some(_)) => warnings.push(String::from(
                     "no proof for others, so none is written: it rests on scripts taken on trust",
@@ -155,8 +198,11 @@ fn report(args: &AuditArgs, filter: &BlockFilter, verdict: &Verdict) -> anyhow::
         }
         Verdict::Suspicious(_) | Verdict::Undecidable(_) => {
             json["reason"] = words(verdict).into();
-            warnings.push(String::from(
-                "the transactions whose outputs the block spends decide it: --prev-txs",
+            json["missing_txids"] = missing.iter().map(ToString::to_string).collect();
+            warnings.push(format!(
+                "the transactions whose outputs the block spends decide it: --prev-txs takes the {} \
+                 whose ids --json lists",
+                grouped(missing.len() as u64)
             ));
         }
     }
@@ -237,7 +283,13 @@ pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
     let proof = InvalidFilter::decode(&bytes).with_context(|| format!("proof, {source}"))?;
     let expected = args.block_hash.unwrap_or(proof.block_hash);
     let hash = filter_hash(&proof.filter);
-    let checked = proof.verify(expected, args.network.network());
+    let reason = match (proof.verify(expected, args.network.network()), args.filter_hash) {
+        (Err(error), _) => Err(error.to_string()),
+        (Ok(()), Some(meant)) if meant != hash => {
+            Err(format!("it is of the filter with hash {hash}, {meant} is meant"))
+        }
+        (Ok(()), _) => Ok(evidence(&proof.evidence)),
+    };
     let mut warnings = Vec::new();
     if args.block_hash.is_none() {
         warnings.push(format!(
@@ -246,21 +298,21 @@ pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
         ));
     }
     let json = json!({
-        "holds": checked.is_ok(),
+        "holds": reason.is_ok(),
         "block_hash": proof.block_hash.to_string(),
         "filter_hash": hash.to_string(),
-        "reason": checked.as_ref().map_or_else(ToString::to_string, |()| evidence(&proof.evidence)),
+        "reason": reason.as_ref().unwrap_or_else(|why_not| why_not),
         "warnings": warnings,
     });
     let mut page = Page::default();
-    page.heading(match &checked {
-        Ok(()) => format!("the proof holds: {}", evidence(&proof.evidence)),
-        Err(error) => format!("the proof does not hold: {error}"),
+    page.heading(match &reason {
+        Ok(evidence) => format!("the proof holds: {evidence}"),
+        Err(why_not) => format!("the proof does not hold: {why_not}"),
     });
     page.fields(vec![
         ("block", proof.block_hash.to_string()),
         ("filter", format!("{}, hash {hash}", count(proof.filter.len(), "byte"))),
     ]);
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit: checked.is_ok().into() })
+    Ok(Report { page, json, payload: None, exit: reason.is_ok().into() })
 }

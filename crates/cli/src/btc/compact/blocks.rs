@@ -34,9 +34,16 @@ pub(crate) fn for_each_block(
 ) -> anyhow::Result<()> {
     let mut source = Source::open(argument, "block")?;
     let name = source.name().to_owned();
-    let first = source.peek()?.iter().copied().find(|byte| !byte.is_ascii_whitespace());
+    let mut take = |sourced: SourcedBlock, source: &Source| {
+        ensure!(
+            sourced.block.check_merkle_root(),
+            "the transactions are not those of the block's merkle root"
+        );
+        take(sourced, source)
+    };
+    let first = first_character(&mut source).with_context(|| name.clone())?;
     match first {
-        _ if name.starts_with("hex ") => {
+        _ if source.is_argument() => {
             // Hex on the command line is decoded already.
             let mut number = 0;
             read_raw(&mut source, &mut number, &mut take)
@@ -50,6 +57,20 @@ pub(crate) fn for_each_block(
             let mut number = 0;
             read_raw(&mut source, &mut number, &mut take)
                 .with_context(|| format!("{name}, block {number} of it"))
+        }
+    }
+}
+
+/// The first byte that is no white space, which a pipe may give long before the rest.
+fn first_character(source: &mut Source) -> anyhow::Result<Option<u8>> {
+    loop {
+        let seen = source.peek()?;
+        match seen.iter().copied().find(|byte| !byte.is_ascii_whitespace()) {
+            None if !seen.is_empty() => {
+                let white = seen.len();
+                source.consume(white);
+            }
+            first => return Ok(first),
         }
     }
 }
@@ -112,8 +133,7 @@ fn read_json(
     let mut number = 0_u64;
     loop {
         // The parser is made anew for each document, so that the source stays ours between them.
-        skip_whitespace(&mut source)?;
-        if source.peek()?.is_empty() {
+        if first_character(&mut source)?.is_none() {
             return Ok(());
         }
         number += 1;
@@ -126,18 +146,6 @@ fn read_json(
             .with_context(place)?;
         drop(documents);
         take(sourced(document).with_context(place)?, &source).with_context(place)?;
-    }
-}
-
-fn skip_whitespace(source: &mut Source) -> anyhow::Result<()> {
-    loop {
-        let seen = source.peek()?;
-        let white = seen.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        let all = white == seen.len();
-        source.consume(white);
-        if white == 0 || !all {
-            return Ok(());
-        }
     }
 }
 
@@ -260,10 +268,6 @@ impl GetBlock {
             txdata.push(transaction);
         }
         let block = Block { header, txdata };
-        ensure!(
-            block.check_merkle_root(),
-            "the transactions are not those of the block's merkle root"
-        );
         Ok(SourcedBlock { block, height: Some(self.height), prevout_scripts: scripts })
     }
 }

@@ -1,20 +1,19 @@
 //! `btc filter build`.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter};
 use std::path::Path;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction};
-use chainsieve::btc::bip158::container::{BatchReader, Header, Intact, Writer};
+use chainsieve::btc::bip158::container::Header;
 use chainsieve::btc::bip158::{Acceptance, BlockFilter};
 use serde_json::json;
 
 use super::blocks::{SourcedBlock, for_each_block};
 use super::files::FilterFiles;
+use super::target::Target;
 use crate::args::UsageError;
 use crate::args::compact::BuildArgs;
 use crate::btc::decode;
@@ -53,8 +52,10 @@ pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
 
 /// What was built so far.
 struct Build {
-    /// Where filters go, and the height that comes next: known from the first block on.
-    to: Option<Target>,
+    /// Where filters go.
+    target: Option<Target>,
+    /// What a new file says of itself: known from the first block on.
+    header: Option<Header>,
     /// Outputs that may be spent later.
     created: HashMap<OutPoint, ScriptBuf>,
     last_block: Option<BlockHash>,
@@ -64,17 +65,14 @@ struct Build {
     next: u32,
     blocks: u64,
     bytes: u64,
-}
-
-enum Target {
-    Nowhere,
-    File(Writer<BufWriter<File>>),
+    warnings: Vec<String>,
 }
 
 impl Build {
     fn new(args: &BuildArgs) -> anyhow::Result<Self> {
         let mut build = Self {
-            to: None,
+            target: None,
+            header: None,
             created: HashMap::new(),
             last_block: None,
             filter_header: args.previous_header,
@@ -82,41 +80,38 @@ impl Build {
             next: 0,
             blocks: 0,
             bytes: 0,
+            warnings: Vec::new(),
         };
         match &args.out {
-            None => build.to = Some(Target::Nowhere),
+            None => {}
             Some(path) if args.append => build.go_on(args, path).with_context(|| named(path))?,
-            Some(path) => {
-                ensure!(
-                    !path.exists(),
-                    "{}: is there already; --append goes on behind its last filter",
-                    named(path)
-                );
-            }
+            Some(path) => build.target = Some(Target::new(path)?),
         }
         Ok(build)
     }
 
-    /// Goes on behind the last filter of a file. What is damaged at its end is cut off: it was
-    /// being written when something went wrong.
+    /// Goes on behind the last filter of a file.
     fn go_on(&mut self, args: &BuildArgs, path: &Path) -> anyhow::Result<()> {
-        let (intact, _) = BatchReader::new(BufReader::new(File::open(path)?))?.recover()?;
-        let Intact { header, .. } = intact;
+        let (target, intact) = Target::append_to(path)?;
+        let header = intact.header;
         let magic = args.network.network().magic().to_bytes();
         ensure!(header.network_magic == magic, "filters of another network: see --network");
         self.filter_header = Some(header.previous_filter_header);
-        let damage = FilterFiles::open(path)?.for_each_batch(|_, headers, _| {
+        FilterFiles::open(path)?.for_each_batch(|_, headers, _| {
             self.filter_header = headers.last().copied().or(self.filter_header);
             Ok(std::ops::ControlFlow::Continue(()))
         })?;
-        let file = OpenOptions::new().append(true).open(path)?;
-        if damage.is_some() {
-            file.set_len(intact.bytes)?;
-        }
         self.last_block = intact.last_block;
         self.next = intact.next_height();
         self.first = self.next;
-        self.to = Some(Target::File(Writer::resume(BufWriter::new(file), intact)));
+        if target.cut() > 0 {
+            let cut = count(usize::try_from(target.cut())?, "byte");
+            self.warnings.push(format!(
+                "{cut} of a filter that was not written whole are replaced, from height {} on",
+                grouped(self.next.into())
+            ));
+        }
+        (self.target, self.header) = (Some(target), Some(header));
         Ok(())
     }
 
@@ -142,18 +137,17 @@ impl Build {
                 "a block that follows on {previous}, the one before is {last}"
             );
         }
-        let filter = match prevout_scripts {
-            Some(scripts) => BlockFilter::from_prevout_scripts(&block, &scripts)?,
-            None => {
-                let filter = BlockFilter::new(&block, |outpoint| self.created.remove(outpoint))
-                    .context("--prev-txs takes the transactions whose outputs are spent")?;
-                block.txdata.iter().for_each(|tx| self.learn(tx));
-                filter
-            }
+        let filter = if let Some(scripts) = prevout_scripts {
+            BlockFilter::from_prevout_scripts(&block, &scripts)?
+        } else {
+            let filter = BlockFilter::new(&block, |outpoint| self.created.remove(outpoint))
+                .context("--prev-txs takes the transactions whose outputs are spent")?;
+            block.txdata.iter().for_each(|tx| self.learn(tx));
+            filter
         };
         let elements = filter.gcs(Acceptance::Strict)?.num_elements();
-        if let Some(Target::File(writer)) = &mut self.to {
-            writer.append(&filter.block_hash, &filter.content)?;
+        if let (Some(target), Some(header)) = (&mut self.target, self.header) {
+            target.append(header, &filter.block_hash, &filter.content)?;
         }
         self.filter_header = self.filter_header.map(|previous| filter.filter_header(&previous));
         let height = self.next;
@@ -198,7 +192,7 @@ impl Build {
         height: Option<u32>,
     ) -> anyhow::Result<()> {
         let is_first = *previous == BlockHash::all_zeros();
-        if self.blocks == 0 && self.last_block.is_none() {
+        if self.blocks == 0 && self.header.is_none() {
             let genesis = is_first.then_some(0);
             let Some(start) = args.height.or(height).or(genesis) else {
                 return Err(
@@ -215,15 +209,11 @@ impl Build {
                 .into());
             }
             (self.first, self.next) = (start, start);
-            if let Some(path) = &args.out {
-                let header = Header {
-                    network_magic: args.network.network().magic().to_bytes(),
-                    start_height: start,
-                    previous_filter_header: self.filter_header.unwrap_or(FilterHeader::all_zeros()),
-                };
-                let file = File::create_new(path).with_context(|| named(path))?;
-                self.to = Some(Target::File(Writer::create(BufWriter::new(file), header)?));
-            }
+            self.header = Some(Header {
+                network_magic: args.network.network().magic().to_bytes(),
+                start_height: start,
+                previous_filter_header: self.filter_header.unwrap_or(FilterHeader::all_zeros()),
+            });
         }
         match height {
             Some(height) if height != self.next => {
@@ -239,15 +229,11 @@ impl Build {
 
     fn report(self, args: &BuildArgs) -> anyhow::Result<Report> {
         let header = self.header_words();
-        if let Some(Target::File(writer)) = self.to {
-            let file = writer.finish()?.into_inner().map_err(|error| anyhow!(error.to_string()))?;
-            file.sync_all()?;
+        ensure!(self.blocks > 0, "no block: nothing was built");
+        if let Some(target) = self.target {
+            target.finish()?;
         }
         let last = self.next.saturating_sub(1);
-        let mut warnings = Vec::new();
-        if self.blocks == 0 {
-            warnings.push(String::from("no block: nothing was built"));
-        }
         let out = args.out.as_deref().map(named);
         let json = json!({
             "blocks": self.blocks,
@@ -256,7 +242,7 @@ impl Build {
             "bytes": self.bytes,
             "filter_header": self.filter_header.map(|header| header.to_string()),
             "out": out,
-            "warnings": warnings,
+            "warnings": self.warnings,
         });
         let mut page = Page::default();
         page.line("");
@@ -270,7 +256,7 @@ impl Build {
             fields.push(("written to", out));
         }
         page.fields(fields);
-        page.warnings(&warnings);
+        page.warnings(&self.warnings);
         Ok(Report { page, json, payload: None, exit: Exit::YesAfterLines })
     }
 }

@@ -11,6 +11,7 @@ use chainsieve::btc::bip158::container::{Batch, BatchReader, ContainerError, Hea
 use chainsieve::btc::bip158::{filter_hash, filter_header};
 use rayon::prelude::*;
 
+use super::block_hashes::BlockHashes;
 use crate::input::named;
 use crate::output::grouped;
 
@@ -23,6 +24,10 @@ const BATCH: usize = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct FilterFiles {
     files: Vec<(Header, PathBuf)>,
+    /// The one file: a pipe can be opened only once.
+    opened: Option<BatchReader<BufReader<File>>>,
+    /// What their blocks should be.
+    blocks: Option<BlockHashes>,
     bytes: u64,
 }
 
@@ -39,6 +44,7 @@ impl FilterFiles {
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = || named(path);
         let mut files = Vec::new();
+        let mut opened = None;
         if path.is_dir() {
             for entry in fs::read_dir(path).with_context(shown)? {
                 let path = entry.with_context(shown)?.path();
@@ -54,7 +60,8 @@ impl FilterFiles {
             ensure!(!files.is_empty(), "{}: no file of filters in the folder", shown());
             files.sort_by_key(|(header, _)| header.start_height);
         } else {
-            files.push((*reader(path).with_context(shown)?.header(), path.to_owned()));
+            let reader = opened.insert(reader(path).with_context(shown)?);
+            files.push((*reader.header(), path.to_owned()));
         }
         let magic = files[0].0.network_magic;
         if let Some((_, other)) = files.iter().find(|(header, _)| header.network_magic != magic) {
@@ -62,7 +69,13 @@ impl FilterFiles {
         }
         let size = |(_, path): &(Header, PathBuf)| fs::metadata(path).map_or(0, |file| file.len());
         let bytes = files.iter().map(size).sum();
-        Ok(Self { files, bytes })
+        Ok(Self { files, opened, blocks: None, bytes })
+    }
+
+    /// With the blocks that the filters should be of: others end it with an error.
+    pub(crate) fn of_blocks(mut self, blocks: Option<BlockHashes>) -> Self {
+        self.blocks = blocks;
+        self
     }
 
     /// What the first file says of itself.
@@ -79,7 +92,7 @@ impl FilterFiles {
     /// of all files were read, until it is told to stop. A damaged file ends it, since no height
     /// may be missing.
     pub(crate) fn for_each_batch(
-        &self,
+        mut self,
         mut take: impl FnMut(&Batch, &[FilterHeader], u64) -> anyhow::Result<ControlFlow<()>>,
     ) -> anyhow::Result<Option<Damage>> {
         let mut batch = Batch::new();
@@ -90,22 +103,30 @@ impl FilterFiles {
         for (index, (header, path)) in self.files.iter().enumerate() {
             ensure!(
                 height == header.start_height,
-                "{}: starts at height {}, the file before ends before height {}",
+                "{}: starts at height {}, where {} was to come: filters up to there are in {}",
                 named(path),
                 grouped(header.start_height.into()),
-                grouped(height.into())
+                grouped(height.into()),
+                named(&self.files[index.saturating_sub(1)].1)
             );
             ensure!(
                 last == header.previous_filter_header,
-                "{}: goes on from filter header {}, the file before ends with {last}",
+                "{}: goes on from filter header {}, {} ends with {last}",
                 named(path),
-                header.previous_filter_header
+                header.previous_filter_header,
+                named(&self.files[index.saturating_sub(1)].1)
             );
-            let mut reader = reader(path).with_context(|| named(path))?;
+            let mut reader = match self.opened.take() {
+                Some(reader) => reader,
+                None => reader(path).with_context(|| named(path))?,
+            };
             loop {
                 match reader.read(&mut batch, BATCH) {
                     Ok(()) if batch.is_empty() => break,
                     Ok(()) => {
+                        if let Some(blocks) = &self.blocks {
+                            blocks.check(&batch).with_context(|| named(path))?;
+                        }
                         extend(&mut headers, &batch, &mut last);
                         if take(&batch, &headers, done + reader.intact().bytes)?.is_break() {
                             return Ok(None);

@@ -8,6 +8,7 @@ use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
 use serde_json::json;
 
+use super::block_hashes::BlockHashes;
 use super::files::FilterFiles;
 use crate::args::compact::{HeaderAt, VerifyHeadersArgs};
 use crate::input::named;
@@ -21,7 +22,8 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
             ensure!(other == header, "two different filter headers of height {height} are given");
         }
     }
-    let files = FilterFiles::open(&args.filters)?;
+    let blocks = BlockHashes::read(&args.blocks, 0..=u32::MAX)?;
+    let files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
     let progress = Progress::over(files.bytes());
     let first = files.header().start_height;
     let (mut filters, mut compared) = (0_u32, 0_u64);
@@ -42,7 +44,16 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
         Ok(ControlFlow::Continue(()))
     })?;
     drop(progress);
-    let (last, last_hash, header) = last.context("no filter in it")?;
+    let (last, last_hash, header) = last.with_context(|| match &damage {
+        Some(damage) => damage.to_string(),
+        None => format!("{}: no filter in it", named(&args.filters)),
+    })?;
+    ensure!(
+        compared > 0 || given.is_empty() || damage.is_some(),
+        "nothing to compare: the filters are of heights {} to {}, the filter headers given of others",
+        grouped(first.into()),
+        grouped(last.into())
+    );
     let mut warnings = Vec::new();
     let mut page = Page::default();
     page.fields(vec![
@@ -114,7 +125,18 @@ fn given(args: &VerifyHeadersArgs) -> anyhow::Result<BTreeMap<u32, FilterHeader>
         Err(_) => from_raw(&bytes),
     };
     let headers = headers.with_context(|| named(path))?;
-    Ok((args.headers_from..).zip(headers).collect())
+    let heights = args.headers_from..=u32::MAX;
+    let given: BTreeMap<_, _> = heights.zip(headers.iter().copied()).collect();
+    ensure!(!given.is_empty(), "{}: no filter header in it", named(path));
+    ensure!(
+        given.len() == headers.len(),
+        "{}: {} filter headers from height {} on, heights end at {}",
+        named(path),
+        grouped(headers.len() as u64),
+        args.headers_from,
+        u32::MAX
+    );
+    Ok(given)
 }
 
 fn from_lines(text: &str) -> anyhow::Result<Vec<FilterHeader>> {

@@ -11,10 +11,11 @@ use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
 use chainsieve::simd::Backend;
 use serde_json::json;
 
+use super::block_hashes::BlockHashes;
 use super::files::FilterFiles;
 use super::scripts::{self, WatchedScript};
-use crate::args::UsageError;
 use crate::args::compact::{HeaderAt, ScanArgs};
+use crate::args::{Range, UsageError};
 use crate::input::Reader;
 use crate::output::{Exit, Lines, Page, Report, count, grouped};
 use crate::progress::Progress;
@@ -26,7 +27,12 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         return Err(UsageError("--from is greater than --to").into());
     }
     let reader = Reader::of(args.watch.items.iter())?;
-    let scripts = scripts::read(&args.watch, &reader)?;
+    // Else what stands within the limit of the first index, but behind the range, would be missed.
+    let range = args.watch.range.0.clone();
+    let end =
+        args.gap_limit.map_or(0, |gap| range.start().saturating_add(gap - 1).min(HARDENED - 1));
+    let range = Range(*range.start()..=end.max(*range.end()));
+    let scripts = scripts::read(&args.watch, &range, &reader)?;
     if scripts.is_empty() {
         return Err(UsageError("nothing to look for: give items, --file or -; see --help").into());
     }
@@ -34,7 +40,9 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
         pool.build_global().context("--threads")?;
     }
-    let files = FilterFiles::open(&args.filters)?;
+    let blocks =
+        BlockHashes::read(&args.blocks, args.from.unwrap_or(0)..=args.to.unwrap_or(u32::MAX))?;
+    let files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
     let network = args.watch.network.network();
     ensure!(
         files.header().network_magic == network.magic().to_bytes(),
@@ -45,7 +53,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let from = args.from.unwrap_or(start);
     ensure!(from >= start, "--from {from}: the filters start at height {start}");
     let mut look = Look::new(args, scripts, start)?;
-    look.over(&files, json)?;
+    look.over(files, json)?;
     look.report(json)
 }
 
@@ -61,6 +69,7 @@ struct Look<'a> {
     /// Heights of the filter headers given that are as computed.
     compared: Vec<u32>,
     hits: u64,
+    damage: Option<String>,
     warnings: Vec<String>,
     started: Instant,
 }
@@ -104,12 +113,13 @@ impl<'a> Look<'a> {
             filter_header: None,
             compared: Vec::new(),
             hits: 0,
+            damage: None,
             warnings: Vec::new(),
             started: Instant::now(),
         })
     }
 
-    fn over(&mut self, files: &FilterFiles, json: bool) -> anyhow::Result<()> {
+    fn over(&mut self, files: FilterFiles, json: bool) -> anyhow::Result<()> {
         let to = self.args.to.unwrap_or(u32::MAX);
         let progress = Progress::over(files.bytes());
         let mut lines = Lines::default();
@@ -139,12 +149,10 @@ impl<'a> Look<'a> {
             }
             progress.at(bytes);
             progress.suspend(|| lines.print(&text))?;
-            let is_last = self.next > to;
+            let is_last = self.next > to || lines.is_closed();
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        if let Some(damage) = damage {
-            self.warnings.push(damage.to_string());
-        }
+        self.damage = damage.map(|damage| damage.to_string());
         Ok(())
     }
 
@@ -156,7 +164,8 @@ impl<'a> Look<'a> {
             if header != computed {
                 bail!(
                     "filter header of height {height}: {computed} over these filters, {header} is \
-                     trusted: no filter up to there says anything"
+                     trusted: no filter up to there says anything, neither by a hit printed above \
+                     nor by none"
                 );
             }
             self.compared.push(height);
@@ -165,9 +174,19 @@ impl<'a> Look<'a> {
     }
 
     fn report(mut self, json: bool) -> anyhow::Result<Report> {
-        let Some(first) = self.first else { bail!("no filter: nothing was asked") };
+        let Some(first) = self.first else {
+            bail!(self.damage.unwrap_or_else(|| "no filter: nothing was asked".into()));
+        };
         let (first, last) = (first.max(self.args.from.unwrap_or(first)), self.next - 1);
-        ensure!(first <= last, "the filters end at height {last}, before --from {first}");
+        ensure!(
+            first <= last,
+            "the filters end at height {last}, before --from {first}{}{}",
+            if self.damage.is_some() { "; " } else { "" },
+            self.damage.as_deref().unwrap_or_default()
+        );
+        self.warnings.extend(
+            self.damage.iter().map(|damage| format!("{damage}, nothing behind it was asked")),
+        );
         if let Some(to) = self.args.to.filter(|&to| to > last) {
             self.warnings.push(format!("the filters end at height {last}, --to is {to}"));
         }
@@ -190,6 +209,10 @@ impl<'a> Look<'a> {
             Some(height) if height < last => self
                 .warnings
                 .push(format!("filters above height {height} were compared to nothing")),
+            Some(_) if self.args.blocks.block_headers.is_none() => self.warnings.push(String::from(
+                "filter headers do not commit to the hashes of blocks, and under a false one a filter \
+                 finds nothing: --block-headers compares them",
+            )),
             Some(_) => {}
         }
         let statistics = *self.scan.statistics();
@@ -206,6 +229,7 @@ impl<'a> Look<'a> {
             "filter_header": header,
             "compared_to": compared_to,
             "seconds": seconds,
+            "damage": self.damage,
             "warnings": self.warnings,
         });
         let mut page = Page::default();
@@ -228,7 +252,7 @@ impl<'a> Look<'a> {
             (
                 "candidates",
                 format!(
-                    "{}; about {:.2} expected by chance",
+                    "{}; about {:.2} scripts expected by chance",
                     grouped(statistics.candidates),
                     statistics.expected_false()
                 ),
@@ -242,7 +266,11 @@ impl<'a> Look<'a> {
             ),
         ]);
         page.warnings(&self.warnings);
-        let exit = if self.hits > 0 { Exit::YesAfterLines } else { Exit::NoAfterLines };
+        let exit = match self.damage {
+            Some(_) => Exit::BadInputAfterLines,
+            None if self.hits > 0 => Exit::YesAfterLines,
+            None => Exit::NoAfterLines,
+        };
         Ok(Report { page, json: record, payload: None, exit })
     }
 }
@@ -267,6 +295,7 @@ impl Watched {
                     let script = |watched: &&WatchedScript| {
                         json!({
                             "item": watched.item,
+                            "path": watched.path,
                             "index": watched.index,
                             "script": hex::encode(&watched.script),
                         })
@@ -304,8 +333,12 @@ impl Watched {
             };
             for derived in descriptor_scripts(&item, *next..=end)? {
                 wallets.push(self.wallet, derived.script.as_bytes());
-                let (index, script) = (derived.index, derived.script);
-                self.scripts.push(WatchedScript { item: item.clone(), index, script });
+                self.scripts.push(WatchedScript {
+                    item: item.clone(),
+                    path: Some(derived.path),
+                    index: derived.index,
+                    script: derived.script,
+                });
             }
             *next = end + 1;
         }
@@ -316,14 +349,18 @@ impl Watched {
 /// Indices from here on are hardened (BIP32).
 const HARDENED: u32 = 1 << 31;
 
-/// The item that a script stands for, short.
+/// The item that a script stands for, short; of a descriptor, both ends tell it from others.
 fn words(watched: &WatchedScript) -> String {
-    let short = |text: &str| match text.char_indices().nth(44) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+    let item = &watched.item;
+    let start = |length| item.char_indices().nth(length).map_or(item.len(), |(end, _)| end);
+    let short = match item.char_indices().rev().nth(19) {
+        _ if start(44) == item.len() => item.clone(),
+        Some((end, _)) if watched.path.is_some() => {
+            format!("{}…{}", &item[..start(24)], &item[end..])
+        }
+        _ => format!("{}…", &item[..start(44)]),
     };
-    match watched.index {
-        Some(index) => format!("{} index {index}", short(&watched.item)),
-        None => short(&watched.item),
-    }
+    let path = watched.path.filter(|_| item.contains(';')).map(|path| format!(" path {path}"));
+    let index = watched.index.map(|index| format!(" index {index}"));
+    [Some(short), path, index].into_iter().flatten().collect()
 }

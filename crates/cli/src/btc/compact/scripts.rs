@@ -1,5 +1,6 @@
 //! Scripts to look for in compact filters: what each item of the command line stands for.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::str::FromStr as _;
 
@@ -15,18 +16,28 @@ use crate::input::{Reader, decode_hex, named, shorten};
 #[derive(Debug, Clone)]
 pub(crate) struct WatchedScript {
     pub(crate) item: String,
+    /// Which of a descriptor's alternatives: 1 is change of `<0;1>`.
+    pub(crate) path: Option<u32>,
     /// The index of a ranged descriptor.
     pub(crate) index: Option<u32>,
     pub(crate) script: ScriptBuf,
 }
 
-/// All scripts that the command line asks for.
-pub(crate) fn read(args: &WatchArgs, reader: &Reader) -> anyhow::Result<Vec<WatchedScript>> {
+/// All scripts that the command line asks for, those of the same item once.
+pub(crate) fn read(
+    args: &WatchArgs,
+    range: &Range,
+    reader: &Reader,
+) -> anyhow::Result<Vec<WatchedScript>> {
     let network = args.network.network();
     let mut scripts = Vec::new();
-    let expand = |text: &str| {
+    let mut seen = HashSet::new();
+    let mut expand = |text: &str| {
         let (kind, value) = detect(text)?;
-        expand(kind, value, network, &args.range)
+        if !seen.insert((kind.name(), value.to_owned())) {
+            return Ok(Vec::new());
+        }
+        expand(kind, value, network, range)
     };
     for item in args.items.iter().filter(|item| *item != "-") {
         scripts.extend(expand(item)?);
@@ -35,7 +46,7 @@ pub(crate) fn read(args: &WatchArgs, reader: &Reader) -> anyhow::Result<Vec<Watc
     for path in stdin.into_iter().chain(args.file.iter().map(AsRef::as_ref)) {
         let text = reader.text(path)?;
         let name = if path.as_os_str() == "-" { "standard input".into() } else { named(path) };
-        let items = read_lines(&text, &name, expand)?;
+        let items = read_lines(&text, &name, &mut expand)?;
         if items.is_empty() {
             bail!("{name}: nothing to look for in it");
         }
@@ -50,7 +61,7 @@ fn expand(
     network: Network,
     range: &Range,
 ) -> anyhow::Result<Vec<WatchedScript>> {
-    let one = |script| WatchedScript { item: text.to_owned(), index: None, script };
+    let one = |script| WatchedScript { item: text.to_owned(), path: None, index: None, script };
     let item = || format!("{} {}", kind.name(), shorten(text));
     Ok(match kind {
         Kind::Address => vec![one(address(text, network).with_context(item)?.script_pubkey())],
@@ -73,6 +84,7 @@ fn expand(
             check_descriptor_keys(text, network)?;
             let script = |derived: chainsieve::btc::descriptors::DescriptorScript| WatchedScript {
                 item: text.to_owned(),
+                path: Some(derived.path),
                 index: derived.index,
                 script: derived.script,
             };

@@ -1,0 +1,92 @@
+//! The blocks that filters should be of: those of a list of block headers.
+//!
+//! A filter's values are hashed with its block's hash, and filter headers do not commit to it: under a
+//! false hash the true filter finds nothing.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use chainsieve::bitcoin::BlockHash;
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::btc::bip158::container::Batch;
+
+use crate::args::compact::BlockHeadersArgs;
+use crate::input::{decode_hex, named};
+use crate::output::{count, grouped};
+
+/// The length of a block header.
+const LENGTH: usize = 80;
+
+/// Hashes of consecutive blocks.
+#[derive(Debug)]
+pub(crate) struct BlockHashes {
+    first: u32,
+    hashes: Vec<BlockHash>,
+    /// The heights at which filters are compared.
+    compared: RangeInclusive<u32>,
+}
+
+impl BlockHashes {
+    /// Those of the headers that the command line names, if it does.
+    pub(crate) fn read(
+        args: &BlockHeadersArgs,
+        compared: RangeInclusive<u32>,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(path) = &args.block_headers else { return Ok(None) };
+        let hashes = hashes(path).with_context(|| named(path))?;
+        ensure!(!hashes.is_empty(), "{}: no block header in it", named(path));
+        Ok(Some(Self { first: args.block_headers_from, hashes, compared }))
+    }
+
+    /// Compares the blocks of filters with these.
+    pub(crate) fn check(&self, batch: &Batch) -> anyhow::Result<()> {
+        for item in batch.items().filter(|item| self.compared.contains(&item.height)) {
+            let index = item.height.checked_sub(self.first).map(|index| index as usize);
+            let Some(hash) = index.and_then(|index| self.hashes.get(index)) else {
+                bail!(
+                    "a filter of height {}: the block headers are {} from height {} on",
+                    grouped(item.height.into()),
+                    grouped(self.hashes.len() as u64),
+                    grouped(self.first.into())
+                );
+            };
+            ensure!(
+                item.block_hash == *hash,
+                "a filter of height {} that is said to be of block {}, by the block headers it is \
+                 {hash}: under a false hash a filter finds nothing",
+                grouped(item.height.into()),
+                item.block_hash
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Raw headers one behind the other, or hex, one on each line.
+fn hashes(path: &Path) -> anyhow::Result<Vec<BlockHash>> {
+    let bytes = std::fs::read(path)?;
+    let is_text = bytes
+        .iter()
+        .take(2 * LENGTH)
+        .all(|byte| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace());
+    if !is_text {
+        let (headers, rest) = bytes.as_chunks::<LENGTH>();
+        ensure!(rest.is_empty(), "{}, not a multiple of {LENGTH}", count(bytes.len(), "byte"));
+        return Ok(headers.iter().map(|header| BlockHash::hash(header)).collect());
+    }
+    let text = str::from_utf8(&bytes)?;
+    let lines = (1_u64..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(number, line)| {
+            let place = || format!("line {number}");
+            let header = decode_hex(line.trim()).with_context(place)?;
+            ensure!(
+                header.len() == LENGTH,
+                "line {number}: {}, a block header has {LENGTH}",
+                count(header.len(), "byte")
+            );
+            Ok(BlockHash::hash(&header))
+        })
+        .collect()
+}

@@ -1,0 +1,108 @@
+//! Builds that stop in the middle, and going on behind them.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+
+use super::*;
+
+/// The blocks of the fixture, in hex.
+fn blocks() -> Vec<String> {
+    let rows = fixture("mainnet_0-255.json");
+    rows.as_array().expect("rows").iter().map(|row| text(&row["block"]).to_owned()).collect()
+}
+
+#[test]
+fn a_build_that_fails_leaves_nothing_or_what_it_printed() {
+    let folder = Folder::new("fails");
+    let blocks = blocks();
+    let out = folder.path("filters.cbf");
+    // The first block spends what is not known.
+    let first = folder.write("first.hex", &blocks[170]);
+    let header = "00".repeat(32);
+    let args = ["--height", "170", "--previous-header", &header, "--out", &out];
+    fails(&[&["btc", "filter", "build", &first], &args[..]].concat(), b"", BAD_INPUT, &[]);
+    assert!(!Path::new(&out).exists());
+    // No block at all.
+    let none = folder.write("none.json", "[]");
+    fails(&["btc", "filter", "build", &none, "--out", &out], b"", BAD_INPUT, &["no block"]);
+    assert!(!Path::new(&out).exists());
+    // The eleventh is not the one of its header.
+    let mut bytes = hex::decode(&blocks[10]).expect("hex");
+    let last = bytes.len() - 10;
+    bytes[last] ^= 1;
+    let mut some = blocks[..10].to_vec();
+    some.push(hex::encode(bytes));
+    let some = folder.write("some.hex", some.join("\n"));
+    let args = ["btc", "filter", "build", &some, "--out", &out];
+    let output = run(&args);
+    assert_eq!(output.code, BAD_INPUT);
+    let named = ["line 11", "merkle root"].map(|words| output.stderr.contains(words));
+    assert_eq!(named, [true; 2], "{}", output.stderr);
+    assert_eq!(json_of(&["btc", "filter", "headers", "verify", &out], YES)["filters"], 10);
+    let rest = folder.write("rest.hex", blocks[10..170].join("\n"));
+    let (_, last) = lines_of(&["btc", "filter", "build", &rest, "--out", &out, "--append"], YES);
+    assert_eq!((&last["first"], &last["warnings"]), (&json!(10), &json!([])));
+    assert!(golden().starts_with(&fs::read(&out).expect("written")));
+}
+
+#[test]
+fn a_filter_is_in_the_file_when_its_line_is_printed() {
+    let folder = Folder::new("killed");
+    let out = folder.path("filters.cbf");
+    let mut build = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+        .args(["btc", "filter", "build", "-", "--out", &out, "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = build.stdin.take().expect("piped");
+    let blocks = blocks();
+    // More than one character, for the form of the input to be told.
+    writeln!(stdin, "{}\n{}", blocks[0], blocks[1]).expect("it reads");
+    stdin.flush().expect("it reads");
+    let mut lines = BufReader::new(build.stdout.take().expect("piped")).lines();
+    for _ in 0..2 {
+        lines.next().expect("a line").expect("text");
+    }
+    // Another must not write behind its back.
+    let next = folder.write("next.hex", &blocks[2]);
+    let append = ["btc", "filter", "build", &next, "--out", &out, "--append"];
+    fails(&append, b"", BAD_INPUT, &["another process"]);
+    build.kill().expect("it runs");
+    build.wait().expect("it ends");
+    assert_eq!(json_of(&["btc", "filter", "headers", "verify", &out], YES)["filters"], 2);
+    assert_eq!(lines_of(&append, YES).1["first"], 2);
+}
+
+#[test]
+fn appending_loses_nothing_that_is_intact() {
+    let folder = Folder::new("keeps");
+    let blocks = blocks();
+    let out = folder.path("filters.cbf");
+    let next = folder.write("next.hex", blocks[100..].join("\n"));
+    let append = ["btc", "filter", "build", &next, "--out", &out, "--append"];
+    // Damage in the middle: what stands behind it is not cut off.
+    let mut damaged = golden();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(&out, &damaged).expect("written");
+    fails(&append, b"", BAD_INPUT, &["is damaged", "intact filters", "cut the file to"]);
+    assert!(fs::read(&out).expect("there") == damaged);
+    // A header without filters, and a file that was cut: blocks that do not follow change nothing.
+    let cut = golden()[..6_000].to_vec();
+    fs::write(&out, &cut).expect("written");
+    fails(&append, b"", BAD_INPUT, &["follows on"]);
+    assert!(fs::read(&out).expect("there") == cut);
+    fs::write(&out, &golden()[..56]).expect("written");
+    let all = folder.write("all.hex", blocks.join("\n"));
+    lines_of(&["btc", "filter", "build", &all, "--out", &out, "--append"], YES);
+    assert!(fs::read(&out).expect("there") == golden());
+    // What is replaced is said.
+    let mut part = golden()[..golden().len() - 5].to_vec();
+    fs::write(&out, &part).expect("written");
+    part.truncate(part.len() - 39);
+    let last = folder.write("last.hex", &blocks[255]);
+    let (_, report) = lines_of(&["btc", "filter", "build", &last, "--out", &out, "--append"], YES);
+    assert!(text(&report["warnings"][0]).contains("from height 255 on"), "{report}");
+    assert!(fs::read(&out).expect("there") == golden());
+}
