@@ -44,7 +44,8 @@ use super::gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
 pub struct FilterItem<'a> {
     /// The height of its block.
     pub height: u32,
-    /// The hash of its block, the filter's key.
+    /// The hash of its block, the filter's key. No commitment covers it: take it from the chain of
+    /// block headers, or compare it, since a filter asked with another key says "no".
     pub block_hash: BlockHash,
     /// The encoded set, as a `cfilter` message carries it.
     pub content: &'a [u8],
