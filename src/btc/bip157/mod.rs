@@ -25,8 +25,8 @@
 //! with [`Event::Rescan`].
 //!
 //! [`FilterSync::encode`] keeps what is known between runs, and [`FilterSync::restore`] goes on
-//! from it; what [`FilterSync::unanswered`] lists then counts as reopened. A peer that comes later is asked about everything from the first height wanted on,
-//! however long ago it was answered.
+//! from it; what [`FilterSync::unanswered`] lists then counts as reopened. A peer that comes later
+//! is asked about everything from the first height wanted on, however long ago it was answered.
 //!
 //! # What an answer is worth
 //! Filter headers are no part of consensus. A "no" of a filter is worth its [`Grade`], and may be

@@ -87,9 +87,8 @@ fn a_hit_that_is_found_late() {
     world.settle();
     let filter = BlockFilter { block_hash: chain.hash(27), content: chain.filters[27].clone() };
     let hit = VerifiedFilter { at: chain.at(27), filter, grade: Grade::OnePeer };
-    world.nodes.get_mut(&PeerId(2)).unwrap().mute = |_| false;
     world.event(Event::Matched(Box::new(hit)));
-    world.settle();
+    world.event(Event::Block(None, Box::new(chain.blocks[27].clone())));
     assert_eq!(world.scanned(Why::Matched), [27]);
     assert!(world.hits.contains(&27));
 }
