@@ -33,7 +33,7 @@ pub(super) struct Inspection {
     /// Filters claimed for it, by hash; from one who claims it, or the caller.
     pub(super) contents: BTreeMap<FilterHash, Vec<u8>>,
     /// Who does not have the block.
-    without_block: BTreeSet<PeerId>,
+    pub(super) without_block: BTreeSet<PeerId>,
     reported: bool,
     /// When it was taken up.
     since: Option<Duration>,
@@ -177,6 +177,7 @@ impl FilterSync {
     fn ask_for_block(&mut self, height: u32, turn: &mut Turn<'_>) {
         let patience = self.config.limits.patience;
         let Some(inspection) = self.inspections.get_mut(&height) else { return };
+        inspection.without_block.retain(|peer| self.peers.contains_key(peer));
         let at = inspection.at;
         let is_coming = self
             .peers

@@ -155,6 +155,27 @@ fn what_departed_peers_claimed_is_bounded() {
     world.assert_complete(&chain);
 }
 
+/// Who did not have a block is not remembered behind its connection.
+#[test]
+fn who_lacks_a_block_is_forgotten() {
+    let chain = TestChain::new(10);
+    let mut world = World::new(&chain, World::config());
+    let no_block = |node: Node| Node { mute: is_block, ..node };
+    for id in 1..=100 {
+        world.connect(id, no_block(Node::honest(&chain)));
+        world.settle();
+        world.event(Event::BlockUnavailable(PeerId(id), chain.hash(5)));
+        world.leave(id);
+    }
+    world.connect(101, no_block(Node::honest(&chain)));
+    world.settle();
+    assert!(world.sync.inspections[&5].without_block.len() <= 1);
+    world.connect(102, Node::honest(&chain));
+    world.settle();
+    world.wait(31);
+    world.assert_complete(&chain);
+}
+
 /// Connections that come and go: they count, and are not all kept.
 #[test]
 fn vouchers_are_bounded() {
