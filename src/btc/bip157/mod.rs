@@ -158,7 +158,7 @@ pub enum Action {
     Block(Box<ScanBlock>),
     /// What filters said about these heights, both included, counts no more: those who vouched
     /// for them have been convicted, or were one peer that left before all around them was
-    /// answered. Each height is [confirmed](Action::Graded) or answered again once another peer is
+    /// answered, or more claims differ than are kept. Each height is [confirmed](Action::Graded) or answered again once another peer is
     /// heard.
     Reopened(u32, u32),
     /// What was said about these heights, both included, is worth this now, at the least.
