@@ -16,6 +16,13 @@ use super::interval::{
 };
 use super::{CHECKPOINT_INTERVAL, PeerId};
 
+/// Heights are `int` in Core: from here on no height is wanted, and no number overflows.
+const MAX_FIRST: u32 = i32::MAX as u32;
+/// So many that have left are remembered one by one for each interval. More are counted together.
+pub(super) const MAX_VOUCHERS: usize = 32;
+/// Refuted hashes that are remembered for each height.
+const MAX_REFUTED: usize = 16;
+
 /// What follows from a peer's hashes.
 #[derive(Debug)]
 pub(super) struct Reported {
@@ -43,6 +50,7 @@ pub(super) struct Claims {
 
 impl Claims {
     pub(super) fn new(first: u32) -> Self {
+        let first = first.min(MAX_FIRST);
         let first_interval = interval_of(first.max(1));
         Self {
             first_interval,
@@ -94,6 +102,13 @@ impl Claims {
         let answered = (from..).take(known).take_while(answered).last();
         let last = answered.or_else(|| from.checked_sub(1))?;
         (last >= self.first.max(1)).then_some(last)
+    }
+
+    /// The height behind the highest that anyone was heard about.
+    pub(super) fn end(&self) -> u32 {
+        let number = self.first_interval + self.num_intervals().saturating_sub(1);
+        let known = self.interval(number).map_or(0, |known| known.heights.len());
+        first_of(number) + u32::try_from(known).expect("1,000 at most")
     }
 
     /// How many peers vouch for the hash of this height.
@@ -219,7 +234,7 @@ impl Claims {
                 continue;
             }
             match at.answer {
-                Answer::Unwanted => {}
+                Answer::Unwanted if is_vouched => {}
                 _ if at.audited => {
                     refuted.get_or_insert((height, hash));
                 }
@@ -234,7 +249,7 @@ impl Claims {
                     interval.change();
                 }
                 Answer::Block => at.ambiguous = true,
-                Answer::None | Answer::Filter => {
+                Answer::None | Answer::Filter | Answer::Unwanted => {
                     if !at.ambiguous {
                         self.differing.insert((height, peer), hash);
                     }
@@ -290,6 +305,16 @@ impl Claims {
             at.ambiguous |= left.is_empty();
             interval.change();
         }
+    }
+
+    /// Remembers that a block refutes this; returns false where that is too much.
+    pub(super) fn refute(&mut self, height: u32, hash: FilterHash) -> bool {
+        let all =
+            (height, FilterHash::all_zeros())..=(height, FilterHash::from_byte_array([0xff; 32]));
+        if self.refuted.range(all).count() < MAX_REFUTED {
+            self.refuted.insert((height, hash));
+        }
+        self.refuted.contains(&(height, hash))
     }
 
     /// No filter is evidence about this height: it takes the block.

@@ -14,7 +14,11 @@ use super::CHECKPOINT_INTERVAL;
 pub struct Config {
     /// The network, for the genesis block.
     pub network: Network,
-    /// The first height whose filter is wanted: the wallet's birthday.
+    /// The first height whose filter is wanted: the wallet's birthday. One above `i32::MAX`, which
+    /// no block has, counts as that.
+    ///
+    /// Where the chain of headers begins above it, nothing is asked
+    /// ([`Finding::FirstUnknown`](super::Finding::FirstUnknown)).
     pub first: u32,
     /// Filter headers that the caller trusts, by height. Who differs is disconnected unheard.
     pub(super) checkpoints: BTreeMap<u32, FilterHeader>,
@@ -69,8 +73,8 @@ pub struct Limits {
     pub peers: usize,
     /// Intervals of 1,000 blocks that are worked on at a time.
     pub intervals: usize,
-    /// Blocks that are wanted at a time for disputes, spot audits and hits; with each, up to one
-    /// filter for each peer is kept.
+    /// Blocks that are wanted at a time for disputes, spot audits and hits; with each, up to two
+    /// filters for each peer of the limit are kept, as some may have left.
     pub inspections: usize,
     /// Filters of hits kept until there is room to fetch their blocks. Those over it are fetched
     /// again.

@@ -7,6 +7,7 @@ use std::vec::Vec;
 use bitcoin::bip158::FilterHash;
 use bitcoin::constants::genesis_block;
 use bitcoin::{Block, BlockHash};
+use core::time::Duration;
 
 use super::interval::Answer;
 use super::peers::Asked;
@@ -21,6 +22,9 @@ use crate::btc::headers::BlockAt;
 /// Blocks that one peer is asked for at a time.
 const BLOCKS_PER_PEER: usize = 4;
 
+/// Patience over which a block waits for no filter more.
+const DISPUTE_PATIENCE: u32 = 4;
+
 /// A height whose block is wanted.
 #[derive(Debug, Clone)]
 pub(super) struct Inspection {
@@ -29,13 +33,16 @@ pub(super) struct Inspection {
     /// Filters claimed for it, by hash; from one who claims it, or the caller.
     pub(super) contents: BTreeMap<FilterHash, Vec<u8>>,
     /// Who does not have the block.
-    without_block: BTreeSet<PeerId>,
+    pub(super) without_block: BTreeSet<PeerId>,
     reported: bool,
+    /// When it was taken up.
+    since: Option<Duration>,
 }
 
 impl Inspection {
     pub(super) fn new(at: BlockAt, why: Why) -> Self {
-        Self { at, why, contents: BTreeMap::new(), without_block: BTreeSet::new(), reported: false }
+        let (contents, without_block) = (BTreeMap::new(), BTreeSet::new());
+        Self { at, why, contents, without_block, reported: false, since: None }
     }
 }
 
@@ -89,7 +96,9 @@ impl FilterSync {
 
     /// Fetches what is missing of an inspection: first each filter claimed, then the block.
     fn go_on(&mut self, height: u32, turn: &mut Turn<'_>) {
-        let Some(inspection) = self.inspections.get(&height) else { return };
+        self.limit_claims(height, turn);
+        let Some(inspection) = self.inspections.get_mut(&height) else { return };
+        let waited = turn.now.saturating_sub(*inspection.since.get_or_insert(turn.now));
         let is_ambiguous = self.claims.at(height).is_some_and(|at| at.ambiguous);
         let hashes = self.claims.hashes(height);
         if inspection.why == Why::Disputed && !is_ambiguous && hashes.len() < 2 {
@@ -101,8 +110,28 @@ impl FilterSync {
         for hash in missing {
             waits |= self.ask_for_claimed(height, hash, turn);
         }
-        if !waits {
+        // Else liars that come one after the other would put it off for ever.
+        if !waits || waited > self.config.limits.patience.saturating_mul(DISPUTE_PATIENCE) {
             self.ask_for_block(height, turn);
+        }
+    }
+
+    /// Where more claims came, one after the other, than are kept, none counts, and the block
+    /// alone answers.
+    fn limit_claims(&mut self, height: u32, turn: &mut Turn<'_>) {
+        let limit = self.config.limits.peers.saturating_mul(2);
+        if self.claims.differing_at(height).count() <= limit {
+            return;
+        }
+        let told = self.claims.at(height).is_some_and(|at| at.answer == Answer::Filter);
+        self.claims.drop_differing(height, |_| true);
+        self.claims.doubt(height);
+        self.claims.answer(height, Answer::None);
+        if let Some(inspection) = self.inspections.get_mut(&height) {
+            inspection.contents.clear();
+        }
+        if told {
+            turn.actions.push(Action::Reopened(height, height));
         }
     }
 
@@ -114,6 +143,7 @@ impl FilterSync {
         let Some(known) = self.claims.at(height).copied() else { return };
         if let Some(content) = inspection.contents.remove(&known.hash)
             && known.answer == Answer::None
+            && !known.ambiguous
         {
             self.hand_over(inspection.at, content, turn);
         }
@@ -147,6 +177,7 @@ impl FilterSync {
     fn ask_for_block(&mut self, height: u32, turn: &mut Turn<'_>) {
         let patience = self.config.limits.patience;
         let Some(inspection) = self.inspections.get_mut(&height) else { return };
+        inspection.without_block.retain(|peer| self.peers.contains_key(peer));
         let at = inspection.at;
         let is_coming = self
             .peers
@@ -261,7 +292,7 @@ impl FilterSync {
             self.claims.doubt(at.height);
         }
         for (liars, earlier, false_filter) in convicted {
-            self.claims.refuted.insert((at.height, false_filter.hash));
+            self.claims.refute(at.height, false_filter.hash);
             let reason = Reason::FalseFilter(Box::new(false_filter));
             self.convict(&liars, earlier, &reason, turn);
         }
@@ -280,9 +311,8 @@ impl FilterSync {
             turn.actions.push(Action::Block(Box::new(scan)));
             return;
         }
-        let Some(known) = self.claims.at(at.height) else { return };
-        // What is open is answered yet, and a block that has left the chain never.
-        if known.answer == Answer::None || turn.block_at(at.height) != Some(at) {
+        // What has been reopened meanwhile, others may answer otherwise: a hit is not given up.
+        if self.claims.at(at.height).is_none() || turn.block_at(at.height) != Some(at) {
             return;
         }
         let hash = filter_hash(&filter.content);
@@ -317,9 +347,13 @@ impl FilterSync {
         self.inspections.contains_key(&height) || self.wanted.contains_key(&height)
     }
 
-    /// Has a block fetched as soon as there is room.
+    /// Has a block fetched as soon as there is room, if it is not being fetched.
     pub(super) fn want(&mut self, at: BlockAt) -> &mut Inspection {
-        self.wanted.entry(at.height).or_insert_with(|| Inspection::new(at, Why::Disputed))
+        let new = || Inspection::new(at, Why::Disputed);
+        match self.inspections.get_mut(&at.height) {
+            Some(open) => open,
+            None => self.wanted.entry(at.height).or_insert_with(new),
+        }
     }
 
     /// Someone shows that a filter is false.
@@ -335,15 +369,26 @@ impl FilterSync {
         if self.claims.at(height).is_none() {
             return;
         }
-        self.claims.refuted.insert((height, hash));
+        let is_remembered = self.claims.refute(height, hash);
         let false_filter = FalseFilter { at, hash, proof: Some(proof.clone()) };
         self.convict(&liars, earlier, &Reason::FalseFilter(Box::new(false_filter)), turn);
-        let known = self.claims.at(height).filter(|known| known.hash == hash);
-        if known.is_some_and(|known| known.answer != Answer::Unwanted) {
-            // Nobody claims another filter: the block answers.
-            self.claims.answer(height, Answer::None);
-            self.claims.doubt(height);
-            self.want(at);
+        let Some(known) = self.claims.at(height).copied() else { return };
+        // Nobody claims another filter, or someone may claim this one unnoticed.
+        if known.audited || known.hash != hash && is_remembered {
+            return;
+        }
+        match known.answer {
+            Answer::Unwanted => {}
+            Answer::Block => {
+                if known.hash == hash {
+                    self.claims.doubt(height);
+                }
+            }
+            Answer::None | Answer::Filter => {
+                self.claims.answer(height, Answer::None);
+                self.claims.doubt(height);
+                self.want(at);
+            }
         }
     }
 }

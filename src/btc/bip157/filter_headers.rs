@@ -24,6 +24,9 @@ const MAX_DIFFERING: usize = CHECKPOINT_INTERVAL as usize;
 
 impl FilterSync {
     pub(super) fn ask_for_claims(&mut self, turn: &mut Turn<'_>) {
+        if self.is_before_chain(turn) {
+            return;
+        }
         let ids: Vec<_> = self.peers.keys().copied().collect();
         for id in ids {
             while self.ask_peer_for_claims(id, turn) {}

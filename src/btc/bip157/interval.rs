@@ -45,7 +45,8 @@ pub(super) struct Voucher {
     pub(super) heights: usize,
 }
 
-/// Peers of an earlier run, of whom no more is known.
+/// Peers of an earlier run, of whom no more is known, and those that have left and are not
+/// remembered one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Earlier {
     pub(super) peers: u32,

@@ -25,14 +25,18 @@
 //! with [`Event::Rescan`].
 //!
 //! [`FilterSync::encode`] keeps what is known between runs, and [`FilterSync::restore`] goes on
-//! from it. A peer that comes later is asked about everything from the first height wanted on,
-//! however long ago it was answered.
+//! from it; what [`FilterSync::unanswered`] lists then counts as reopened. A peer that comes later
+//! is asked about everything from the first height wanted on, however long ago it was answered.
 //!
 //! # What an answer is worth
 //! Filter headers are no part of consensus. A "no" of a filter is worth its [`Grade`], and may be
 //! taken back by [`Action::Reopened`]. Where peers differ and the block does not decide, the
 //! block is scanned, which is certain. So with one honest peer nothing is missed for good, however
 //! many lie: each height on which it is contradicted is decided by the block.
+//!
+//! Blocks are audited with what they hold themselves: a filter is [`Grade::Audited`] where its
+//! block spends nothing but its own outputs. Who has previous transactions shows that a filter is
+//! false with [`Event::Refuted`]; that one is true cannot be told to the sync.
 //!
 //! # What a liar costs
 //! A claim counts only with its filter: a peer that claims a hash must send a filter with that
@@ -41,6 +45,12 @@
 //! about its height cost nothing more. So all liars together cost at most one download of the
 //! blocks (again for each rescan that the caller asks for), and each only up to the first lie
 //! that a block proves.
+//!
+//! Nor do they fill the memory by coming and going. Of those who have left, 32 are remembered for
+//! each 1,000 blocks; more are counted together, and lose their word together. Of refuted
+//! filters, 16 hashes are remembered for each height; more show that the block is to answer.
+//! Where more claims differ about a height than twice the peers allowed, none is kept, and its
+//! block answers. A block waits for filters in dispute for four times the patience at most.
 //!
 //! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
 
@@ -148,7 +158,7 @@ pub enum Action {
     Block(Box<ScanBlock>),
     /// What filters said about these heights, both included, counts no more: those who vouched
     /// for them have been convicted, or were one peer that left before all around them was
-    /// answered. Each height is [confirmed](Action::Graded) or answered again once another peer is
+    /// answered, or more claims differ than are kept. Each height is [confirmed](Action::Graded) or answered again once another peer is
     /// heard.
     Reopened(u32, u32),
     /// What was said about these heights, both included, is worth this now, at the least.
@@ -319,4 +329,7 @@ pub enum Finding {
     Slow(PeerId, Duration),
     /// No peer has this block. It is asked of whoever connects.
     BlockUnavailable(BlockAt),
+    /// The chain of headers begins above this height, the first wanted: as long as it does,
+    /// nothing is asked and nothing answered.
+    FirstUnknown(u32),
 }

@@ -74,7 +74,7 @@ impl FilterSync {
         for (place, interval, last) in in_chain {
             bytes.extend(number(interval.heights.len()));
             let (peers, heights) = self.claims.agreement(place);
-            bytes.extend(number(peers));
+            bytes.extend(u32::try_from(peers).unwrap_or(u32::MAX).to_le_bytes());
             bytes.extend(number(heights));
             bytes.extend(last.as_byte_array());
             for (height, at) in (first_of(place)..).zip(&interval.heights) {
@@ -106,6 +106,9 @@ impl FilterSync {
     /// blocks are answered again. Peers of the run before count as such: that they agreed is
     /// known, and not who they are. Refuting one of their claims takes back all that only they
     /// vouched for.
+    ///
+    /// Not all that the caller was told needs to count still: what
+    /// [`unanswered`](FilterSync::unanswered) lists counts as reopened.
     ///
     /// # Errors
     /// See [`RestoreError`]: start over with [`FilterSync::new`].

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use super::claims::Claims;
 use super::dispute::Inspection;
-use super::interval::Answer;
+use super::interval::{Answer, runs};
 use super::peers::Peer;
 use super::{Action, Config, Event, Finding, Grade, PeerId, Reason, VerifiedFilter};
 use crate::btc::bip158::BlockFilter;
@@ -84,6 +84,10 @@ impl FilterSync {
     /// a hash for each height at most; when a liar is convicted, a look at each height.
     pub fn handle(&mut self, chain: &HeaderChain, event: Event, now: Duration) -> Vec<Action> {
         let mut turn = Turn { chain, now, actions: Vec::new() };
+        let sender = match &event {
+            Event::CFilter(peer, _) => Some(*peer),
+            _ => None,
+        };
         match event {
             Event::PeerConnected(peer) => self.connect(peer, &mut turn),
             Event::PeerTip(peer, hash) => {
@@ -107,7 +111,11 @@ impl FilterSync {
         self.answer_genesis(&mut turn);
         self.ask_for_claims(&mut turn);
         self.inspect(&mut turn);
-        self.ask_for_filters(&mut turn);
+        // A filter with which its peer is not done leaves nobody free who was not.
+        let sender = sender.and_then(|sender| self.peers.get(&sender));
+        if !sender.is_some_and(Peer::is_asked_for_filters) {
+            self.ask_for_filters(&mut turn);
+        }
         turn.actions
     }
 
@@ -120,6 +128,27 @@ impl FilterSync {
             return None;
         }
         self.claims.answered_to().or((self.config.first == 0).then_some(0))
+    }
+
+    /// The heights, in runs, whose answer does not count, or has not come: those without a
+    /// [`grade`](Self::grade). The last is all above what peers were heard about, to `u32::MAX`.
+    ///
+    /// Who kept answers of an earlier run asks this after [`FilterSync::restore`]: what was said
+    /// about these heights counts no more, as if [reopened](Action::Reopened), until they are
+    /// [graded](Action::Graded) or answered again.
+    ///
+    /// # Cost
+    /// A look at each height, and there at each peer that was heard about it.
+    pub fn unanswered(&self) -> Vec<RangeInclusive<u32>> {
+        let first = self.config.first;
+        let end = self.claims.end().max(first).max(1);
+        let known = (first..end).filter(|&height| self.grade(height).is_none());
+        let mut unanswered = runs(known);
+        match unanswered.last_mut() {
+            Some(run) if *run.end() + 1 == end => *run = *run.start()..=u32::MAX,
+            _ => unanswered.push(end..=u32::MAX),
+        }
+        unanswered
     }
 
     /// What the answer about a height is worth; `None` if there is none, or none that counts.
@@ -173,8 +202,17 @@ impl FilterSync {
             turn.actions.push(Action::Disconnect(id, Reason::TooManyPeers(limit)));
             return;
         }
+        if self.is_before_chain(turn) {
+            turn.report(Finding::FirstUnknown(self.config.first));
+        }
         let first = self.claims.first_interval;
         self.peers.entry(id).or_insert_with(|| Peer::new(first));
+    }
+
+    /// Whether the chain of headers begins above the first height wanted.
+    pub(super) fn is_before_chain(&self, turn: &Turn<'_>) -> bool {
+        let first = self.claims.first.max(1);
+        first <= turn.chain.tip().height && turn.chain.hash_at(first).is_none()
     }
 
     /// A peer is gone, and with it the claims for which it has sent no filter.

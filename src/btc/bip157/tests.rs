@@ -1,5 +1,6 @@
 //! Scripted peers on a mined chain.
 
+mod attacks;
 mod disputes;
 mod honest;
 mod kept;

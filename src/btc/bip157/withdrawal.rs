@@ -1,12 +1,13 @@
 //! Claims that are taken back: of liars, of peers that leave, of blocks that leave the chain.
 
+use core::cmp::Ordering;
 use std::ops::RangeInclusive;
 use std::vec::Vec;
 
 use bitcoin::bip158::FilterHash;
 
 use super::PeerId;
-use super::claims::Claims;
+use super::claims::{Claims, MAX_VOUCHERS};
 use super::interval::{Answer, Earlier, Interval, first_of, interval_of, place_of, runs};
 
 impl Claims {
@@ -86,17 +87,20 @@ impl Claims {
         });
         for number in self.first_interval..self.first_interval + self.num_intervals() {
             let interval = self.interval(number).expect("counted");
+            if interval.open == 0 {
+                continue;
+            }
             let claimed = (first_of(number)..).zip(&interval.heights);
-            let open = claimed.filter(|(_, at)| interval.open > 0 && at.answer == Answer::None);
+            let open = claimed.filter(|(_, at)| at.answer == Answer::None);
             let kept = open.map(|(height, at)| (height, at.hash)).filter(|&(height, hash)| {
                 keep(height, hash) && self.vouchers(height).any(|voucher| voucher == peer)
             });
             let kept: Vec<_> = kept.collect();
             self.differing.extend(kept.into_iter().map(|(height, hash)| ((height, peer), hash)));
         }
-        self.withdraw(|number, interval| {
-            let first_open = interval.heights.iter().position(|at| at.answer == Answer::None);
-            let first_open = first_open.filter(|_| interval.open > 0);
+        let reopened = self.withdraw(|number, interval| {
+            let open = interval.heights.iter().take_while(|_| interval.open > 0);
+            let first_open = open.clone().position(|at| at.answer == Answer::None);
             // Without its claim there it would count for that of others.
             let differed = dropped.iter().find(|&&height| interval_of(height) == number);
             let end = first_open.into_iter().chain(differed.map(|&height| place_of(height))).min();
@@ -105,7 +109,32 @@ impl Claims {
                 voucher.heights = voucher.heights.min(end);
             }
             interval.vouchers.retain(|voucher| voucher.heights > 0);
-        })
+        });
+        self.count_together(peer);
+        reopened
+    }
+
+    /// Counts a peer that has left together with others where too many are remembered: if one of
+    /// them is convicted, all of them are. Where they vouch for different heights, fewer are
+    /// counted than there were.
+    fn count_together(&mut self, peer: PeerId) {
+        // Who differs is not as easily one of them; there are few.
+        if self.differing.keys().any(|&(_, claimant)| claimant == peer) {
+            return;
+        }
+        for interval in self.intervals.iter_mut().filter(|i| i.vouchers.len() > MAX_VOUCHERS) {
+            let place = interval.vouchers.iter().position(|voucher| voucher.peer == peer);
+            let Some(heights) = place.map(|place| interval.vouchers.swap_remove(place).heights)
+            else {
+                continue;
+            };
+            let together = &mut interval.earlier;
+            match heights.cmp(&together.heights) {
+                Ordering::Less => {}
+                Ordering::Equal => together.peers = together.peers.saturating_add(1),
+                Ordering::Greater => *together = Earlier { peers: 1, heights },
+            }
+        }
     }
 
     /// Drops what peers that have left claim about a height.

@@ -1,0 +1,289 @@
+//! Orders of events that cost a hit, time or memory.
+
+use bitcoin::Network;
+
+use super::world::{Node, TestChain, World};
+use crate::btc::bip157::{
+    Action, Config, Event, FilterSync, Finding, Grade, Message, PeerId, VerifiedFilter, Why,
+};
+use crate::btc::bip158::audit::{Prevouts, Refutation, Verdict, audit};
+use crate::btc::bip158::{BlockFilter, BoundBlock};
+use crate::btc::headers::{Anchor, HeaderChain};
+
+fn is_block(message: &Message) -> bool {
+    matches!(message, Message::GetBlock(_))
+}
+
+fn is_filters(message: &Message) -> bool {
+    matches!(message, Message::GetCFilters(_))
+}
+
+/// A first height that no chain has wants nothing, and overflows nothing.
+#[test]
+fn a_first_height_at_the_end_of_all() {
+    let chain = TestChain::new(30);
+    for first in [u32::MAX, u32::MAX - 1, 4_294_967_000, 4_294_966_999, 4_294_000_001] {
+        let mut config = Config::new(Network::Regtest, first, [1; 16]);
+        config.spot_audits = 0;
+        let mut world = World::new(&chain, config.clone());
+        world.connect(1, Node::honest(&chain));
+        world.settle();
+        world.event(Event::Rescan(u32::MAX));
+        world.event(Event::Rescan(0));
+        world.wait(1);
+        assert_eq!(world.sync.answered_to(), None);
+        assert_eq!(world.grade(u32::MAX), None);
+        assert_eq!(world.sync.filter_hash(u32::MAX), None);
+        assert!(world.known.is_empty());
+        let bytes = world.sync.encode(&world.headers);
+        assert!(FilterSync::restore(config, &world.headers, &bytes).is_ok());
+    }
+}
+
+/// Headers that begin behind the first height wanted: nothing can be asked, and it is said.
+#[test]
+fn headers_from_an_anchor() {
+    let chain = TestChain::new(3_100);
+    let header = |height: u32| chain.blocks[height as usize].header;
+    let mut work = header(0).work();
+    for height in 1..=3_000 {
+        work = work + header(height).work();
+    }
+    let anchor = Anchor {
+        height: 3_000,
+        headers: (2_990..=3_000).map(header).collect(),
+        period_first: header(2_016),
+        work,
+    };
+    let mut headers = HeaderChain::from_anchor(Network::Regtest, anchor).unwrap();
+    let new: Vec<_> = (3_001..=3_100).map(header).collect();
+    headers.accept(&new, u32::MAX).unwrap();
+    for first in [1, 900, 2_500, 2_989, 2_990, 3_001, 3_050] {
+        let mut config = Config::new(Network::Regtest, first, [1; 16]);
+        config.spot_audits = 0;
+        let mut world = World::new(&chain, config);
+        world.headers = headers.clone();
+        world.connect(1, Node::honest(&chain));
+        world.settle();
+        assert_eq!(world.reasons(), [], "{first}");
+        let is_known = first >= 2_990;
+        let answered = is_known.then_some(3_100);
+        assert_eq!(world.sync.answered_to(), answered, "{first}");
+        let said = world.findings().contains(&Finding::FirstUnknown(first));
+        assert_eq!(said, !is_known, "{first}");
+    }
+}
+
+/// The caller finds its hit when the peer that sent the filter has left, and another's claim has
+/// taken its place.
+#[test]
+fn a_hit_that_is_found_late() {
+    let chain = TestChain::new(60);
+    let lies = [(27, chain.without_prevouts(27))];
+    let mut liar = Node::lying(&chain, &lies);
+    liar.mute = is_filters;
+    let mut world = World::new(&chain, World::config());
+    world.connect(2, liar);
+    world.settle();
+    let filter = BlockFilter { block_hash: chain.hash(27), content: chain.filters[27].clone() };
+    let hit = VerifiedFilter { at: chain.at(27), filter, grade: Grade::OnePeer };
+    world.event(Event::Matched(Box::new(hit)));
+    world.event(Event::Block(None, Box::new(chain.blocks[27].clone())));
+    assert_eq!(world.scanned(Why::Matched), [27]);
+    assert!(world.hits.contains(&27));
+}
+
+/// A height that is wanted again while its block is on its way is answered once.
+#[test]
+fn a_block_that_is_wanted_twice_comes_once() {
+    let chain = TestChain::new(40);
+    let lies = [(27, chain.without_prevouts(27))];
+    let mut config = World::config();
+    config.limits.inspections = 1;
+    let mut world = World::new(&chain, config);
+    world.connect(1, Node::honest(&chain));
+    world.connect(2, Node::lying(&chain, &lies));
+    world.settle();
+    world.actions.clear();
+    world.event(Event::Rescan(20));
+    world.event(Event::Rescan(20));
+    world.settle();
+    world.assert_complete(&chain);
+    assert_eq!(world.scanned(Why::Disputed), [27]);
+}
+
+/// Liars that come one after the other, each with another filter that it does not send, do not
+/// put the block off for ever.
+#[test]
+fn a_dispute_ends_however_many_join() {
+    let chain = TestChain::new(40);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    let liar = |salt: u64| {
+        let mut liar = Node::lying(&chain, &[(27, salt.to_le_bytes().to_vec())]);
+        liar.mute = is_filters;
+        liar
+    };
+    for id in 2..30 {
+        world.connect(id, liar(id));
+        world.settle();
+        world.wait(20);
+    }
+    assert_eq!(world.scanned(Why::Disputed), [27]);
+}
+
+/// The same, each with a filter that it sends, while no peer has the block: what is kept is
+/// bounded.
+#[test]
+fn what_departed_peers_claimed_is_bounded() {
+    let chain = TestChain::new(40);
+    let mut world = World::new(&chain, World::config());
+    let no_block = |node: Node| Node { mute: is_block, ..node };
+    world.connect(1, no_block(Node::honest(&chain)));
+    for id in 2..300u64 {
+        let lies = [(27, [&chain.without_prevouts(27)[..], &id.to_le_bytes()].concat())];
+        world.connect(id, no_block(Node::lying(&chain, &lies)));
+        world.settle();
+        world.leave(id);
+    }
+    let kept: usize = world.sync.inspections.values().map(|open| open.contents.len()).sum();
+    assert!(kept <= 100, "{kept}");
+    assert!(world.sync.claims.differing.len() <= 100);
+    world.connect(400, Node::honest(&chain));
+    world.settle();
+    world.wait(31);
+    world.assert_complete(&chain);
+}
+
+/// Who did not have a block is not remembered behind its connection.
+#[test]
+fn who_lacks_a_block_is_forgotten() {
+    let chain = TestChain::new(10);
+    let mut world = World::new(&chain, World::config());
+    let no_block = |node: Node| Node { mute: is_block, ..node };
+    for id in 1..=100 {
+        world.connect(id, no_block(Node::honest(&chain)));
+        world.settle();
+        world.event(Event::BlockUnavailable(PeerId(id), chain.hash(5)));
+        world.leave(id);
+    }
+    world.connect(101, no_block(Node::honest(&chain)));
+    world.settle();
+    assert!(world.sync.inspections[&5].without_block.len() <= 1);
+    world.connect(102, Node::honest(&chain));
+    world.settle();
+    world.wait(31);
+    world.assert_complete(&chain);
+}
+
+/// Connections that come and go: they count, and are not all kept.
+#[test]
+fn vouchers_are_bounded() {
+    let chain = TestChain::new(1_010);
+    let mut world = World::new(&chain, World::config());
+    for id in 1..=200 {
+        world.connect(id, Node::honest(&chain));
+        world.settle();
+        world.leave(id);
+    }
+    for interval in &world.sync.claims.intervals {
+        assert!(interval.vouchers.len() <= 64, "{}", interval.vouchers.len());
+    }
+    assert_eq!(world.grade(11), Some(Grade::Peers(200)));
+    assert_eq!(world.sync.answered_to(), Some(1_010));
+    world.assert_complete(&chain);
+}
+
+/// Proofs of filters that nobody claims are not all kept, and none repeats a download.
+#[test]
+fn proofs_are_bounded() {
+    let chain = TestChain::new(40);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.settle();
+    let bound = BoundBlock::bind(&chain.blocks[21], chain.hash(21), Network::Regtest).unwrap();
+    for salt in 0..100u32 {
+        let scripts = [bitcoin::ScriptBuf::from(salt.to_le_bytes().to_vec())];
+        let mut other = chain.blocks[21].clone();
+        other.txdata[0].output[0].script_pubkey = scripts[0].clone();
+        let other = BlockFilter::from_prevout_scripts::<bitcoin::ScriptBuf>(&other, &[]).unwrap();
+        let verdict = audit(&bound, &other.content, Prevouts::None);
+        let Verdict::Invalid(Refutation::Proof(proof)) = verdict else { panic!("{verdict}") };
+        world.event(Event::Refuted(proof.clone()));
+        world.event(Event::Refuted(proof));
+        world.settle();
+    }
+    assert!(world.sync.claims.refuted.len() <= 32);
+    assert!(world.scanned(Why::Disputed).len() <= 1);
+    world.assert_complete(&chain);
+}
+
+/// What is taken back when the sync is kept is taken back when it goes on.
+#[test]
+fn what_is_unanswered_is_listed() {
+    let chain = TestChain::new(1_100);
+    let lies = [(27, chain.without_prevouts(27))];
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::lying(&chain, &lies));
+    world.settle();
+    assert_eq!(world.sync.unanswered(), [1_101..=u32::MAX]);
+    let bound = BoundBlock::bind(&chain.blocks[27], chain.hash(27), Network::Regtest);
+    let previous = chain.blocks[25].txdata.clone();
+    let verdict = audit(&bound.unwrap(), &lies[0].1, Prevouts::ByTransactions(&previous));
+    let Verdict::Invalid(Refutation::Proof(proof)) = verdict else { panic!("{verdict}") };
+    world.event(Event::Refuted(proof));
+    let reopened = world.reopened.clone();
+    let bytes = world.sync.encode(&world.headers);
+    let sync = FilterSync::restore(World::config(), &world.headers, &bytes).unwrap();
+    let listed = sync.unanswered();
+    assert!(reopened.iter().all(|height| listed.iter().any(|run| run.contains(height))));
+    for height in 0..1_200 {
+        let is_listed = listed.iter().any(|run| run.contains(&height));
+        assert_eq!(is_listed, sync.grade(height).is_none(), "{height}");
+    }
+}
+
+/// What a filter costs, while others are idle.
+#[test]
+#[ignore = "measures"]
+fn cost() {
+    let chain = TestChain::new(20_050);
+    for peers in [1, 4, 8] {
+        let mut world = World::new(&chain, World::config());
+        for id in 1..=peers {
+            world.connect(id, Node::honest(&chain));
+        }
+        let mut taken = std::time::Duration::ZERO;
+        let mut events = 0;
+        while let Some((peer, message)) = world.queue.pop_front() {
+            let Some(node) = world.nodes.get(&peer) else { continue };
+            for event in node.answer(peer, &message) {
+                let is_filter = matches!(event, Event::CFilter(..));
+                let before = std::time::Instant::now();
+                let actions = world.sync.handle(&world.headers, event, world.now);
+                if is_filter {
+                    taken += before.elapsed();
+                    events += 1;
+                }
+                for action in actions {
+                    if let Action::Send(peer, message) = action {
+                        world.queue.push_back((peer, message));
+                    }
+                }
+            }
+        }
+        println!("{peers} peers: {events} filters, {:?} each", taken / events);
+        let before = std::time::Instant::now();
+        for _ in 0..100 {
+            world.sync.handle(&world.headers, Event::Tick, world.now);
+        }
+        println!("tick {:?}", before.elapsed() / 100);
+        let before = std::time::Instant::now();
+        for id in 100..200 {
+            world.sync.handle(&world.headers, Event::PeerDisconnected(PeerId(1)), world.now);
+            world.sync.handle(&world.headers, Event::PeerConnected(PeerId(id)), world.now);
+            world.sync.handle(&world.headers, Event::PeerDisconnected(PeerId(id)), world.now);
+        }
+        println!("come and go {:?}", before.elapsed() / 100);
+    }
+}
