@@ -4,7 +4,7 @@ use bitcoin::Network;
 
 use super::world::{Node, TestChain, World};
 use crate::btc::bip157::{
-    Action, Config, Event, FilterSync, Finding, Grade, Message, PeerId, VerifiedFilter, Why,
+    Config, Event, FilterSync, Finding, Grade, Message, PeerId, VerifiedFilter, Why,
 };
 use crate::btc::bip158::audit::{Prevouts, Refutation, Verdict, audit};
 use crate::btc::bip158::{BlockFilter, BoundBlock};
