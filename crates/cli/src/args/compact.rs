@@ -57,8 +57,7 @@ P2SH-P2WPKH scripts), a descriptor (anything with a parenthesis); other hex is w
 Files and standard input hold one item per line; # starts a comment.
 
 A hit means that the block may concern the script: one script in 784,931 is a hit by chance in each
-filter. A block whose filter cannot be read, or is not the one that its header commits to, is a
-candidate too. The headers over the filters are recomputed from the file's first on, and with
+filter. A block whose filter cannot be read is a candidate too. The headers over the filters are recomputed from the file's first on, and with
 --header compared to ones that you trust, and the blocks with --block-headers; otherwise a \"no\" is
 as good as the file's source.
 
