@@ -207,9 +207,7 @@ fn unary_runs() {
             bytes.resize(bytes.len() + run, 0xff);
             bytes.extend([0, 0, 0]);
         }
-        let start = std::time::Instant::now();
         let _ = read(BASIC, &bytes);
-        assert!(start.elapsed().as_secs() < 20, "runs of {run} bytes");
     }
 }
 

@@ -62,12 +62,10 @@ fn deep_long_and_odd_inputs() {
         ("e2", b"e2\0\0\0\0\0\0\x03\0\xff\xff\xff\xff\0\0".to_vec()),
     ] {
         let file = TempFile::new(name, input);
-        let started = std::time::Instant::now();
         each_command(file.path(), |args, output| {
             assert_ne!(output.code, YES, "{name}: {args:?}");
             assert!(output.stderr.len() < 2_000, "{name}: {args:?}: {}", output.stderr.len());
         });
-        assert!(started.elapsed().as_secs() < 60, "{name}");
     }
 }
 
@@ -90,14 +88,12 @@ fn absurd_numbers_and_times() {
     let headers: Vec<_> = numbers.iter().map(|&n| header_of(n, u64::MAX - n)).collect();
     let file = TempFile::new("absurd.rlp", headers.concat());
     let svg = TempFile::absent("absurd.svg");
-    let started = std::time::Instant::now();
     for by in ["auto", "month", "1", "18446744073709551615"] {
         let args = ["eth", "stats", file.path(), "--by", by, "--svg", svg.path()];
         let json = json_of(&args, YES);
         assert_eq!((&json["blocks"], &json["linked"]), (&json!(6), &json!(false)), "{by}");
         assert!(svg.read().ends_with("</svg>\n"), "{by}");
     }
-    assert!(started.elapsed().as_secs() < 20);
     let shown = json_of(&["eth", "header", file.path()], YES);
     assert_eq!(shown["headers"][5]["number"], u64::MAX);
     // More rows than anyone reads.
