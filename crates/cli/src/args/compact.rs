@@ -115,8 +115,8 @@ pub(crate) struct WatchArgs {
 }
 
 const AUDIT_HELP: &str = "\
-The block is first bound to its hash: proof of work, merkle root, no transaction twice, none of 64
-bytes, and the witness commitment. Then the filter is compared with what the block shows.
+The block is first bound to its hash: proof of work, one coinbase, merkle root, no transaction twice,
+and the witness commitment. Then the filter is compared with what the block shows.
 
 Exit codes: 0 valid: every script that the block creates and spends, and no other
             1 the input is not good: unreadable, or a block that is not the one of its header
