@@ -29,21 +29,64 @@ pub(crate) const fn column_of(index: usize) -> usize {
 /// Writes the columns of `rows`, in the places that [`column_of`] tells.
 #[inline]
 pub(crate) fn transpose(backend: Backend, rows: &[&Row; ROWS], columns: &mut [Column; BITS]) {
-    backend.run(Transpose { rows, columns });
+    backend.run(Transpose { rows, to: columns });
+}
+
+#[cfg(any(test, feature = "std"))]
+/// The columns of one bit of `N` times [`ROWS`] rows, one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(align(64))] // vectors that straddle two lines of the cache take twice as long
+pub(crate) struct Strip<const N: usize>(pub(crate) [Column; N]);
+
+#[cfg(any(test, feature = "std"))]
+/// Writes the columns of `rows` as the `number`th of each strip, in the places that [`column_of`]
+/// tells.
+#[inline]
+pub(crate) fn transpose_into<const N: usize>(
+    backend: Backend,
+    rows: &[&Row; ROWS],
+    number: usize,
+    strips: &mut [Strip<N>; BITS],
+) {
+    backend.run(Transpose { rows, to: Strips(strips, number) });
 }
 
 /// The bits that stand low in the exchange of rows `1 << step` apart.
 const LOW: [u32; 5] = [0x5555_5555, 0x3333_3333, 0x0f0f_0f0f, 0x00ff_00ff, 0x0000_ffff];
 
-struct Transpose<'a> {
-    rows: &'a [&'a Row; ROWS],
-    columns: &'a mut [Column; BITS],
+/// Where columns go.
+trait Columns {
+    /// The column that stands in this place.
+    fn column(&mut self, place: usize) -> &mut Column;
 }
 
-impl Kernel for Transpose<'_> {
+impl Columns for &mut [Column; BITS] {
+    #[inline(always)]
+    fn column(&mut self, place: usize) -> &mut Column {
+        &mut self[place]
+    }
+}
+
+#[cfg(any(test, feature = "std"))]
+struct Strips<'a, const N: usize>(&'a mut [Strip<N>; BITS], usize);
+
+#[cfg(any(test, feature = "std"))]
+impl<const N: usize> Columns for Strips<'_, N> {
+    #[inline(always)]
+    fn column(&mut self, place: usize) -> &mut Column {
+        &mut self.0[place].0[self.1]
+    }
+}
+
+struct Transpose<'a, C> {
+    rows: &'a [&'a Row; ROWS],
+    to: C,
+}
+
+impl<C: Columns> Kernel for Transpose<'_, C> {
     type Output = ();
 
-    fn scalar(self) {
+    fn scalar(mut self) {
         let (groups, _) = self.rows.as_chunks::<32>();
         for (number, group) in groups.iter().enumerate() {
             // Four words of a row at a time.
@@ -61,7 +104,7 @@ impl Kernel for Transpose<'_> {
                 for (bit, words) in matrices.iter().enumerate() {
                     for (word, column) in words.iter().enumerate() {
                         let index = (quad * 4 + word) * 32 + bit;
-                        self.columns[column_of(index)][number] = *column;
+                        self.to.column(column_of(index))[number] = *column;
                     }
                 }
             }
@@ -70,23 +113,21 @@ impl Kernel for Transpose<'_> {
 
     #[expect(clippy::large_stack_arrays, reason = "32 KiB, to be near and not made anew")]
     #[inline(always)]
-    fn vector<L: Lanes>(self, lanes: L) {
+    fn vector<L: Lanes>(mut self, lanes: L) {
         let (groups, _) = self.rows.as_chunks::<32>();
-        let (parts, _) = self.columns.as_chunks_mut::<512>();
         let mut between = [[[0; 16]; 16]; 32];
-        for (part, columns) in parts.iter_mut().enumerate() {
+        for part in 0..BITS / 512 {
             for (number, group) in groups.iter().enumerate() {
                 lanes.transpose_matrices(group, part, number, &mut between);
             }
-            let (columns, _) = columns.as_chunks_mut::<16>();
-            for (columns, vectors) in columns.iter_mut().zip(&between) {
+            for (bit, vectors) in between.iter().enumerate() {
                 let mut rows = [lanes.splat(0); 16];
                 for (row, vector) in rows.iter_mut().zip(vectors) {
                     *row = lanes.load(vector);
                 }
                 let rows = lanes.transpose_words(rows);
-                for (row, column) in rows.iter().zip(columns) {
-                    lanes.store(*row, column);
+                for (word, row) in rows.iter().enumerate() {
+                    lanes.store(*row, self.to.column(part * 512 + bit * 16 + word));
                 }
             }
         }
@@ -193,7 +234,7 @@ impl<L: Lanes> TransposeLanes for L {}
 
 #[cfg(test)]
 mod tests {
-    use super::{BITS, Column, ROWS, Row, column_of, transpose};
+    use super::{BITS, Column, ROWS, Row, Strip, column_of, transpose, transpose_into};
     use crate::simd::Backend;
 
     #[test]
@@ -211,6 +252,12 @@ mod tests {
                 let mut columns: Box<[Column; BITS]> =
                     vec![[u32::MAX; ROWS / 32]; BITS].try_into().unwrap();
                 transpose(backend, rows, &mut columns);
+                let untouched = Strip([[7; ROWS / 32]; 3]);
+                let mut strips: Box<[Strip<3>; BITS]> = vec![untouched; BITS].try_into().unwrap();
+                transpose_into(backend, rows, 1, &mut strips);
+                for (strip, column) in strips.iter().zip(columns.iter()) {
+                    assert_eq!(strip.0, [[7; ROWS / 32], *column, [7; ROWS / 32]]);
+                }
                 for (number, row) in rows.iter().enumerate() {
                     for index in 0..BITS {
                         let column = &columns[column_of(index)];

@@ -50,6 +50,10 @@ pub(crate) trait Lanes: Lanes64 {
 
     /// Sixteen words, little-endian.
     fn load_bytes(self, from: &[u8; 64]) -> Self::V;
+    /// Eight `u64` as sixteen words, the low half of each first.
+    fn load_long(self, from: &[u64; 8]) -> Self::V;
+    /// Sixteen words as eight `u64`, the low half of each first.
+    fn store_long(self, value: Self::V, to: &mut [u64; 8]);
     fn or(self, a: Self::V, b: Self::V) -> Self::V;
     /// Whether every bit of `a` is set in `of`.
     fn is_subset(self, a: Self::V, of: Self::V) -> bool;

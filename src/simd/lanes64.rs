@@ -57,6 +57,10 @@ pub(crate) trait Lanes64: Copy {
     /// The lanes whose bit `position`, 0 to 63, is set: lane `i` in bit `i`.
     fn test_bit_64(self, a: Self::W, position: Self::W) -> u8;
 
+    /// The register of a CRC-32C, in the low 32 bits, after the eight bytes of a word, the lowest
+    /// first.
+    fn crc32c(self, crc: u64, word: u64) -> u64;
+
     // Of streams of bits.
 
     fn sub_64(self, a: Self::W, b: Self::W) -> Self::W;

@@ -59,12 +59,12 @@ static COMPRESS: [u32; 256] = {
 impl Avx2 {
     #[inline]
     pub(in crate::simd) fn detect() -> Option<Self> {
-        cpu_has!("avx2", "bmi2", "lzcnt", "popcnt").then_some(Self(()))
+        cpu_has!("avx2", "bmi2", "lzcnt", "popcnt", "sse4.2").then_some(Self(()))
     }
 
     #[inline]
     pub(in crate::simd) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "avx2,bmi2,lzcnt,popcnt")]
+        #[target_feature(enable = "avx2,bmi2,lzcnt,popcnt,sse4.2")]
         fn with_features<K: Kernel>(lanes: Avx2, kernel: K) -> K::Output {
             kernel.vector(lanes)
         }
@@ -326,6 +326,25 @@ impl Lanes for Avx2 {
         // SAFETY: the same.
         let high = unsafe { _mm256_loadu_si256(high.as_ptr().cast()) };
         [low, high]
+    }
+
+    #[inline(always)]
+    fn load_long(self, from: &[u64; 8]) -> Self::V {
+        let [low, high] = from.as_chunks::<4>().0 else { unreachable!("twice 4 is 8") };
+        // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+        let low = unsafe { _mm256_loadu_si256(low.as_ptr().cast()) };
+        // SAFETY: the same.
+        let high = unsafe { _mm256_loadu_si256(high.as_ptr().cast()) };
+        [low, high]
+    }
+
+    #[inline(always)]
+    fn store_long(self, value: Self::V, to: &mut [u64; 8]) {
+        let [low, high] = to.as_chunks_mut::<4>().0 else { unreachable!("twice 4 is 8") };
+        // SAFETY: the array is the 32 bytes that are written; no alignment is asked for.
+        unsafe { _mm256_storeu_si256(low.as_mut_ptr().cast(), value[0]) };
+        // SAFETY: the same.
+        unsafe { _mm256_storeu_si256(high.as_mut_ptr().cast(), value[1]) };
     }
 
     #[inline(always)]

@@ -33,13 +33,13 @@ mod lanes64;
 impl Avx512 {
     #[inline]
     pub(in crate::simd) fn detect() -> Option<Self> {
-        cpu_has!("avx512f", "avx512vl", "avx512bw", "avx512cd", "bmi2", "lzcnt", "popcnt")
+        cpu_has!("avx512f", "avx512vl", "avx512bw", "avx512cd", "bmi2", "lzcnt", "popcnt", "sse4.2")
             .then_some(Self(()))
     }
 
     #[inline]
     pub(in crate::simd) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512cd,bmi2,lzcnt,popcnt")]
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512cd,bmi2,lzcnt,popcnt,sse4.2")]
         fn with_features<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
             kernel.vector(lanes)
         }
@@ -219,6 +219,18 @@ impl Lanes for Avx512 {
     fn load_bytes(self, from: &[u8; 64]) -> __m512i {
         // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
         unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn load_long(self, from: &[u64; 8]) -> __m512i {
+        // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+        unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store_long(self, value: __m512i, to: &mut [u64; 8]) {
+        // SAFETY: the array is the 64 bytes that are written; no alignment is asked for.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
     }
 
     #[inline(always)]

@@ -2,12 +2,12 @@
 //! busy, but take twice as long where they are not.
 
 use core::arch::x86_64::{
-    __m256i, _mm256_add_epi64, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_epi8,
-    _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_cmpgt_epi64, _mm256_i64gather_epi64,
-    _mm256_loadu_si256, _mm256_movemask_pd, _mm256_mul_epu32, _mm256_or_si256,
-    _mm256_permute2x128_si256, _mm256_set1_epi64x, _mm256_shuffle_epi8, _mm256_sllv_epi64,
-    _mm256_srlv_epi64, _mm256_storeu_si256, _mm256_sub_epi64, _mm256_unpackhi_epi64,
-    _mm256_unpacklo_epi64, _mm256_xor_si256,
+    __m256i, _mm_crc32_u64, _mm256_add_epi64, _mm256_and_si256, _mm256_andnot_si256,
+    _mm256_blendv_epi8, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_cmpgt_epi64,
+    _mm256_i64gather_epi64, _mm256_loadu_si256, _mm256_movemask_pd, _mm256_mul_epu32,
+    _mm256_or_si256, _mm256_permute2x128_si256, _mm256_set1_epi64x, _mm256_shuffle_epi8,
+    _mm256_sllv_epi64, _mm256_srlv_epi64, _mm256_storeu_si256, _mm256_sub_epi64,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
@@ -126,6 +126,11 @@ impl Lanes64 for Avx2 {
         let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
         // SAFETY: every index was brought down to at most `words.len() - 1`.
         unsafe { _mm256_i64gather_epi64::<8>(words.as_ptr().cast(), indices) }
+    }
+
+    #[inline(always)]
+    fn crc32c(self, crc: u64, word: u64) -> u64 {
+        op!(_mm_crc32_u64(crc, word))
     }
 
     #[inline(always)]

@@ -1,11 +1,12 @@
 //! Eight lanes of 64 bits in one register.
 
 use core::arch::x86_64::{
-    __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_i64gather_epi64, _mm512_loadu_si512,
-    _mm512_lzcnt_epi64, _mm512_min_epu64, _mm512_mul_epu32, _mm512_or_si512, _mm512_rolv_epi64,
-    _mm512_set1_epi64, _mm512_shuffle_epi8, _mm512_shuffle_i64x2, _mm512_sllv_epi64,
-    _mm512_srlv_epi64, _mm512_storeu_si512, _mm512_sub_epi64, _mm512_ternarylogic_epi64,
-    _mm512_test_epi64_mask, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64, _mm512_xor_si512,
+    __m512i, _mm_crc32_u64, _mm512_add_epi64, _mm512_and_si512, _mm512_i64gather_epi64,
+    _mm512_loadu_si512, _mm512_lzcnt_epi64, _mm512_min_epu64, _mm512_mul_epu32, _mm512_or_si512,
+    _mm512_rolv_epi64, _mm512_set1_epi64, _mm512_shuffle_epi8, _mm512_shuffle_i64x2,
+    _mm512_sllv_epi64, _mm512_srlv_epi64, _mm512_storeu_si512, _mm512_sub_epi64,
+    _mm512_ternarylogic_epi64, _mm512_test_epi64_mask, _mm512_unpackhi_epi64,
+    _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
 use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
@@ -137,6 +138,11 @@ impl Lanes64 for Avx512 {
         let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
         // SAFETY: every index was brought down to at most `words.len() - 1`.
         unsafe { _mm512_i64gather_epi64::<8>(indices, words.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn crc32c(self, crc: u64, word: u64) -> u64 {
+        op!(_mm_crc32_u64(crc, word))
     }
 
     #[inline(always)]
