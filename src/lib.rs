@@ -8,6 +8,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`eth`] | logs of Ethereum: queries, scans over headers, receipts, audits that prove an answer complete, certificates |
+//! | `eth::index` | the filters of a whole chain on disk, asked in milliseconds (feature `std`) |
 //! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks, their proof; the wallet's side and the node's |
 //! | [`btc::bip158`] | compact block filters: built, matched, scanned, audited |
 //! | `btc::bip157` | compact filters between peers: the client's side, the node's (feature `std`) |

@@ -40,6 +40,12 @@ impl FillHistogram {
         }
     }
 
+    /// Counts in so many filters that have so many bits set.
+    #[cfg(feature = "std")]
+    pub(super) fn add_count(&mut self, ones: usize, filters: u64) {
+        self.filters[ones] += filters;
+    }
+
     /// How many filters were counted.
     pub fn filters(&self) -> u64 {
         self.filters.iter().sum()
@@ -101,7 +107,7 @@ impl FillHistogram {
     }
 
     /// Each fill that occurs, in bits set, with how many filters have it.
-    fn fills(&self) -> impl Iterator<Item = (u32, u64)> {
+    pub(super) fn fills(&self) -> impl Iterator<Item = (u32, u64)> {
         (0..).zip(&self.filters).filter(|&(_, &filters)| filters > 0).map(|(ones, &n)| (ones, n))
     }
 }

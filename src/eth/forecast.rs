@@ -37,29 +37,30 @@ const BLOOM_BYTES: f64 = 259.0;
 /// From this share of blocks on, an element is said to select nothing.
 const SELECTS_NOTHING: f64 = 0.9;
 
-/// With more values than this, a value's share is taken from every 64th block.
-const VALUES_COUNTED_EVERYWHERE: usize = 8;
+/// With more values than this, a value's share is taken from a sample.
+pub(super) const VALUES_COUNTED_EVERYWHERE: usize = 8;
 const SAMPLE: usize = 64;
 
 /// A forecast, fed with the headers of a range in one or several stretches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forecast {
-    query: CompiledQuery,
-    fills: FillHistogram,
-    candidates: u64,
-    clauses: Vec<ClauseForecast>,
+    pub(super) query: CompiledQuery,
+    pub(super) fills: FillHistogram,
+    pub(super) candidates: u64,
+    pub(super) clauses: Vec<ClauseForecast>,
     receipts: f64,
     bytes: f64,
-    gas_of_candidates: u64,
+    /// At least what they used.
+    pub(super) gas_of_candidates: u64,
 }
 
 /// What a clause of a query, its addresses or one position of topics, selects by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClauseForecast {
-    candidates: u64,
-    blocks: u64,
-    values: Vec<u64>,
-    sampled: u64,
+    pub(super) candidates: u64,
+    pub(super) blocks: u64,
+    pub(super) values: Vec<u64>,
+    pub(super) sampled: u64,
 }
 
 impl ClauseForecast {
@@ -75,7 +76,7 @@ impl ClauseForecast {
 
     /// The share of blocks, 0 to 1, that each value of the clause passes by itself, in the order
     /// of [`CompiledQuery::clauses`]. Of queries for more than 8 values, taken from every 64th
-    /// block.
+    /// block, or on an index from 64 of its sections.
     pub fn values(&self) -> impl ExactSizeIterator<Item = f64> {
         self.values.iter().map(|&passed| share(passed, self.sampled))
     }
@@ -125,14 +126,7 @@ impl Forecast {
             self.candidates += 1;
             let block = blocks.nth(index - passed).expect("a candidate is one of the blocks");
             passed = index + 1;
-            let receipts = block.gas_used as f64 / GAS_PER_RECEIPT;
-            let values = bloom::estimated_values(bloom::count_ones(block.bloom));
-            self.receipts += receipts;
-            self.bytes += if values.is_finite() {
-                values * BYTES_PER_VALUE
-            } else {
-                block.gas_used as f64 * BYTES_PER_GAS
-            };
+            self.add_costs(bloom::count_ones(block.bloom), 1.0, block.gas_used as f64);
             self.gas_of_candidates = self.gas_of_candidates.saturating_add(block.gas_used);
         }
 
@@ -156,6 +150,15 @@ impl Forecast {
                 *passed += count(core::slice::from_ref(value), sampled);
             }
         }
+    }
+
+    /// Adds what it costs to look into `count` candidates whose filters have so many bits set,
+    /// and which used so much gas together.
+    pub(super) fn add_costs(&mut self, ones: u32, count: f64, gas: f64) {
+        let values = bloom::estimated_values(ones);
+        self.receipts += gas / GAS_PER_RECEIPT;
+        self.bytes +=
+            if values.is_finite() { values * BYTES_PER_VALUE * count } else { gas * BYTES_PER_GAS };
     }
 
     /// How many blocks were counted in.
@@ -212,30 +215,43 @@ impl Forecast {
 /// alternatives of the chance that one of them passes. Of the blocks that a scan finds, about so
 /// many hold nothing.
 pub fn expected_false(query: &CompiledQuery, fills: &FillHistogram) -> f64 {
+    fills.sum(chance(query))
+}
+
+/// The chance that a filter with so many bits set passes a query of which its block holds nothing.
+pub(super) fn chance(query: &CompiledQuery) -> impl Fn(u32) -> f64 {
     let mut fixed: Vec<u16> = Vec::new();
     for values in query.clauses() {
         if let [value] = values.as_slice() {
             fixed.extend(value);
         }
     }
-    let fixed = distinct(fixed);
-    fills.sum(|ones| {
+    let fixed = distinct(&mut fixed);
+    // Of each clause with alternatives, how many have one, two or three different bits.
+    let mut alternatives: Vec<[usize; 3]> = Vec::new();
+    for values in query.clauses().iter().filter(|values| values.len() != 1) {
+        let mut counts = [0; 3];
+        for value in values {
+            counts[distinct(&mut value.to_vec()) - 1] += 1;
+        }
+        alternatives.push(counts);
+    }
+    move |ones| {
         let fill = f64::from(ones) / 2048.0;
-        let alternatives = query.clauses().iter().filter(|values| values.len() != 1);
-        alternatives.fold(libm::pow(fill, fixed), |rate, values| {
-            let none = values
-                .iter()
-                .fold(1.0, |none, value| none * (1.0 - libm::pow(fill, distinct(value.to_vec()))));
+        alternatives.iter().fold(libm::pow(fill, fixed as f64), |rate, counts| {
+            let none = (1..).zip(counts).fold(1.0, |none, (bits, &values)| {
+                none * libm::pow(1.0 - libm::pow(fill, f64::from(bits)), values as f64)
+            });
             rate * (1.0 - none)
         })
-    })
+    }
 }
 
 /// How many different positions there are.
-fn distinct(mut positions: Vec<u16>) -> f64 {
+fn distinct(positions: &mut Vec<u16>) -> usize {
     positions.sort_unstable();
     positions.dedup();
-    positions.len() as f64
+    positions.len()
 }
 
 #[cfg(test)]

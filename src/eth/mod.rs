@@ -12,6 +12,7 @@
 //! | [`scan`] | queries over many headers, and many watches over one |
 //! | [`fill`] | how full filters are, and the rate of false "maybe" that follows |
 //! | [`forecast`] | what a query will cost, from headers alone |
+//! | `index` | the filters of a whole chain on disk, asked in milliseconds (feature `std`) |
 //! | [`receipts`] | receipts under a receipts root, and proofs of one of them |
 //! | [`audit`] | whether an answer to a query is complete and true, block by block |
 //! | [`certificate`] | an audit's result, and its verification by others |
@@ -26,6 +27,8 @@ pub mod chain_profile;
 pub mod fill;
 pub mod forecast;
 pub mod header;
+#[cfg(feature = "std")]
+pub mod index;
 pub mod json;
 pub mod log;
 pub mod log_query;

@@ -1,0 +1,168 @@
+//! All rows of a segment, read back one after the other.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::error::{IndexError, Part};
+use super::format::segment::{Coding, ROW, RowEntry, SegmentHeader, UNIT, entry_len};
+use super::format::{SECTION, check, contradiction};
+use super::reader::segment::Segment;
+use super::storage::ReadAt;
+use crate::eth::bloom::BITS;
+
+/// Planes that count the bits of a filter: 2,048 needs twelve.
+const PLANES: usize = 12;
+
+/// A segment with the entries of all its rows.
+#[derive(Debug)]
+pub(super) struct Directory<'a, F> {
+    pub(super) segment: &'a Segment<F>,
+    pub(super) entries: Vec<RowEntry>,
+}
+
+impl<'a, F: ReadAt> Directory<'a, F> {
+    /// Reads the entries.
+    pub(super) fn read(segment: &'a Segment<F>) -> Result<Self, IndexError> {
+        let header = &segment.header;
+        let length = entry_len(header.sections);
+        let mut bytes = vec![0; BITS * length];
+        segment.read(&mut bytes, header.entry_at(0))?;
+        let entries = (0..).zip(bytes.chunks_exact(length));
+        let entries = entries
+            .map(|(row, bytes)| RowEntry::from_bytes(&segment.name, header, row, bytes))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { segment, entries })
+    }
+
+    /// Fills `to` with the bits of a row in a section, which are those that were written.
+    pub(super) fn row(&self, row: u16, section: u32, to: &mut [u8; ROW]) -> Result<(), IndexError> {
+        let entry = &self.entries[usize::from(row)];
+        let ones = entry.ones[section as usize];
+        let name = &self.segment.name;
+        let part = Part::Row { row, section };
+        let offset = data_at(&self.segment.header, entry) + entry.place(section) as u64;
+        let stored = entry.crcs[section as usize];
+        match Coding::of(ones) {
+            Coding::Zeros | Coding::Ones => {
+                to.fill(if ones == 0 { 0 } else { u8::MAX });
+                // Without data there is nothing to be damaged.
+                check(name, offset, part, stored, 0)
+            }
+            Coding::Raw => {
+                self.segment.read(to, offset)?;
+                check(name, offset, part, stored, crc32c::crc32c(to))?;
+                let (words, _) = to.as_chunks::<8>();
+                let set: u32 =
+                    words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
+                if set == u32::from(ones) {
+                    return Ok(());
+                }
+                let what = format!("{set} bits are set, and its entry says {ones}");
+                Err(contradiction(name, offset, part, what))
+            }
+            coding @ Coding::List(_) => {
+                let mut list = [0; ROW];
+                let list = &mut list[..coding.len()];
+                self.segment.read(list, offset)?;
+                check(name, offset, part, stored, crc32c::crc32c(list))?;
+                to.fill(0);
+                let mut next = 0;
+                for place in list.as_chunks().0 {
+                    let place = usize::from(u16::from_le_bytes(*place));
+                    if place < next || place >= SECTION {
+                        let what = format!("its list has place {place}, at least {next} is due");
+                        return Err(contradiction(name, offset, part, what));
+                    }
+                    to[place / 8] |= 1 << (place % 8);
+                    next = place + 1;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// How many bits are set in the filter of each header of a section.
+    ///
+    /// # Cost
+    /// All rows of the section are read: at most 2 MiB.
+    pub(super) fn ones_of_headers(&self, section: u32) -> Result<Box<[u16]>, IndexError> {
+        let mut counts = RowCounts::default();
+        let mut bits = [0; ROW];
+        for (row, entry) in (0..).zip(&self.entries) {
+            if entry.ones[section as usize] != 0 {
+                self.row(row, section, &mut bits)?;
+                counts.add(&bits);
+            }
+        }
+        Ok(counts.of_headers())
+    }
+}
+
+/// Where the data of a row start.
+pub(super) fn data_at(header: &SegmentHeader, entry: &RowEntry) -> u64 {
+    header.data_at() + u64::from(entry.start) * UNIT as u64
+}
+
+/// Rows of a section added up: a counter for each header, bit by bit in planes.
+#[derive(Debug)]
+pub(super) struct RowCounts(Box<[[u64; PLANES]]>);
+
+impl Default for RowCounts {
+    fn default() -> Self {
+        Self(vec![[0; PLANES]; SECTION / 64].into())
+    }
+}
+
+impl RowCounts {
+    /// Counts a row in. At most 4,095 can be.
+    pub(super) fn add(&mut self, row: &[u8; ROW]) {
+        for (planes, word) in self.0.iter_mut().zip(row.as_chunks::<8>().0) {
+            let mut carry = u64::from_le_bytes(*word);
+            for plane in planes {
+                if carry == 0 {
+                    break;
+                }
+                (*plane, carry) = (*plane ^ carry, *plane & carry);
+            }
+        }
+    }
+
+    /// In how many rows each header's bit is set.
+    pub(super) fn of_headers(&self) -> Box<[u16]> {
+        let count = |header: usize| {
+            let planes = &self.0[header / 64];
+            let bit = |plane: &u64| u16::from(plane >> (header % 64) & 1 != 0);
+            planes.iter().rev().fold(0, |count, plane| count << 1 | bit(plane))
+        };
+        (0..SECTION).map(count).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ROW, RowCounts};
+    use crate::eth::bloom::BITS;
+
+    #[test]
+    fn counts_are_those_of_single_bits() {
+        let mut state = 3_u64;
+        let mut counts = RowCounts::default();
+        let mut expected = vec![0_u16; ROW * 8];
+        for number in 0..BITS {
+            let mut row = [0; ROW];
+            for (header, count) in expected.iter_mut().enumerate() {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Some headers are in every row, some in none.
+                let set =
+                    header % 100 == 7 || (header % 50 != 3 && state >> 60 > number as u64 % 16);
+                row[header / 8] |= u8::from(set) << (header % 8);
+                *count += u16::from(set);
+            }
+            counts.add(&row);
+        }
+        assert!(expected.contains(&2048) && expected.contains(&0));
+        assert_eq!(counts.of_headers()[..], expected[..]);
+    }
+}

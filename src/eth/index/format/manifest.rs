@@ -1,0 +1,98 @@
+//! The manifest: what of the folder counts.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | magic: `89 45 42 4d 0d 0a 1a 0a`, "EBM" for Ethereum bloom manifest, made as PNG's to show damage by text transfers |
+//! | 8 | 2 | version: 1 |
+//! | 10 | 2 | flags; bit 0: segments have a column of block hashes |
+//! | 12 | 4 | sealed sections |
+//! | 16 | 8 | number of the index's first block |
+//! | 24 | 8 | generation: one more with each manifest; the name of the tail, in 16 digits of hex |
+//! | 32 | 32 | chain label, UTF-8, zeros behind it |
+//! | 64 | 4 | checksum of all before |
+
+use alloc::format;
+use alloc::string::String;
+
+use super::{LABEL, SECTION, Settings, check, contradiction, field, open_front, read_label};
+use crate::eth::index::error::{Damage, IndexError, Part};
+
+/// The name of the manifest.
+pub(in crate::eth::index) const NAME: &str = "manifest";
+/// Its name while it is being written.
+pub(in crate::eth::index) const NEW: &str = "manifest.new";
+/// Its length.
+pub(in crate::eth::index) const LEN: usize = 68;
+const MAGIC: [u8; 8] = *b"\x89EBM\r\n\x1a\n";
+
+/// What of the folder counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::eth::index) struct Manifest {
+    pub(in crate::eth::index) settings: Settings,
+    /// How many sections are sealed.
+    pub(in crate::eth::index) sections: u32,
+    /// The number of the index's first block.
+    pub(in crate::eth::index) first: u64,
+    pub(in crate::eth::index) generation: u64,
+}
+
+impl Manifest {
+    /// The name of the tail that goes on behind the sealed sections.
+    pub(in crate::eth::index) fn tail(&self) -> String {
+        format!("{:016x}.tail", self.generation)
+    }
+
+    /// The number of the first block that is not sealed.
+    pub(in crate::eth::index) fn unsealed(&self) -> u64 {
+        self.first + u64::from(self.sections) * SECTION as u64
+    }
+
+    pub(in crate::eth::index) fn to_bytes(&self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&super::VERSION.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.settings.flags().to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.sections.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.first.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[32..64].copy_from_slice(&self.settings.label());
+        let crc = crc32c::crc32c(&bytes[..64]);
+        bytes[64..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the bytes of a manifest.
+    ///
+    /// # Errors
+    /// Bytes of something else, of another version, damaged, or numbers that don't fit.
+    pub(in crate::eth::index) fn from_bytes(bytes: &[u8]) -> Result<Self, IndexError> {
+        let length = |bytes: &[u8]| IndexError::Damaged {
+            file: NAME.into(),
+            offset: 0,
+            part: Part::Manifest,
+            damage: Damage::Length { found: bytes.len() as u64, expected: LEN as u64 },
+        };
+        let mut rest = bytes;
+        if bytes.len() < 12 {
+            return Err(length(bytes));
+        }
+        let flags = open_front(NAME, MAGIC, &mut rest)?;
+        let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| length(bytes))?;
+        let computed = crc32c::crc32c(&bytes[..64]);
+        let stored = u32::from_le_bytes(field(&mut &bytes[64..]));
+        check(NAME, 0, Part::Manifest, stored, computed)?;
+        let sections = u32::from_le_bytes(field(&mut rest));
+        let first = u64::from_le_bytes(field(&mut rest));
+        let generation = u64::from_le_bytes(field(&mut rest));
+        let label: [u8; LABEL] = field(&mut rest);
+        let wrong = |what: &str| contradiction(NAME, 0, Part::Manifest, what);
+        let chain = read_label(&label).ok_or_else(|| wrong("its chain label is no text"))?;
+        // One section more, so that the numbers of the tail fit, too.
+        let end = (u64::from(sections) + 2).checked_mul(SECTION as u64);
+        if end.and_then(|end| first.checked_add(end)).is_none() {
+            return Err(wrong("its block numbers don't fit 64 bits"));
+        }
+        let settings = Settings { chain, block_hashes: flags & super::BLOCK_HASHES != 0 };
+        Ok(Self { settings, sections, first, generation })
+    }
+}

@@ -1,0 +1,438 @@
+//! A query over sections of one segment.
+
+#![expect(clippy::cast_precision_loss, reason = "an estimate of what is left")]
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::candidates::QueryStats;
+use super::kernels::{And, AndTo, AnyOf, CountOnes, Mask, TOGETHER};
+use super::plan::{Plan, ValueRows};
+use super::rows::{Access, Piece, Rows, Sections, each, runs};
+use crate::eth::bloom::BITS;
+use crate::eth::index::error::IndexError;
+use crate::eth::index::format::SECTION;
+use crate::eth::index::format::segment::{LIST_MAX, ROW};
+use crate::eth::index::storage::ReadAt;
+use crate::simd::Backend;
+
+/// When so few candidates are expected in a section, it is asked whether there is any before more
+/// rows are read.
+const FEW: f64 = 0.125;
+
+/// The sections of these headers of a segment, which are not more than 32.
+pub(super) fn sections_of(headers: &Range<usize>) -> Sections {
+    let section = |section: usize| u32::try_from(section).unwrap_or(u32::MAX);
+    let (first, end) = (headers.start / SECTION, headers.end.div_ceil(SECTION));
+    sections_between(&(section(first)..section(end)))
+}
+
+fn sections_between(sections: &Range<u32>) -> Sections {
+    let below = |end: u32| 1_u32.checked_shl(end).map_or(Sections::MAX, |bit| bit - 1);
+    below(sections.end) & !below(sections.start)
+}
+
+/// Headers of a segment, whose rows were [entered](Access::enter), under one or many queries.
+#[derive(Debug)]
+pub(super) struct Evaluation<'a, 'b, F> {
+    pub(super) backend: Backend,
+    pub(super) access: &'a Access<'b, F>,
+    pub(super) rows: &'a mut Rows,
+    /// Counted from the segment's first.
+    pub(super) headers: Range<usize>,
+    pub(super) stats: QueryStats,
+    /// Sections whose candidates were counted when the last rows were taken, and how many there
+    /// are.
+    pub(super) counted: (Sections, u64),
+}
+
+/// The sections in which the directory lets expect candidates.
+pub(super) fn live<F: ReadAt>(
+    access: &Access<'_, F>,
+    rows: &Rows,
+    plan: &Plan,
+    asked: Sections,
+) -> Result<Sections, IndexError> {
+    let mut live = plan.required.iter().fold(asked, |live, &row| live & rows.row(row).live);
+    for values in &plan.clauses {
+        let mut any = 0;
+        for value in values {
+            let of = |row: u16| rows.row(row).live;
+            any |= value.iter().fold(live, |live, &row| live & of(row));
+        }
+        live &= any;
+    }
+    if plan.impossible {
+        for section in each(live) {
+            if access.segment.record(section)?.fills[BITS] == 0 {
+                live &= !(1 << section);
+            }
+        }
+    }
+    Ok(live)
+}
+
+impl<F: ReadAt> Evaluation<'_, '_, F> {
+    /// The first section.
+    fn group(&self) -> u32 {
+        u32::try_from(self.headers.start / SECTION).expect("at most 32")
+    }
+
+    /// Appends the bits of the sections of the headers, 1 for candidates. Returns how many there
+    /// are.
+    pub(super) fn run(&mut self, plan: &Plan, words: &mut Vec<u64>) -> Result<u64, IndexError> {
+        let asked = sections_of(&self.headers);
+        let mut live = live(self.access, self.rows, plan, asked)?;
+        self.stats.sections += u64::from(asked.count_ones());
+        self.stats.skipped_sections += u64::from((asked & !live).count_ones());
+        if live == asked
+            && let Some(count) = self.at_once(plan, asked, words)?
+        {
+            return Ok(count);
+        }
+        let before = words.len();
+        words.resize(before + asked.count_ones() as usize * (SECTION / 64), 0);
+        let masks = words[before..].as_chunks_mut::<{ SECTION / 64 }>().0;
+        let mut is_set = self.set_edges(live, masks);
+        self.require(plan, &mut live, &mut is_set, masks)?;
+        for section in each(live & !is_set) {
+            masks[(section - self.group()) as usize].fill(u64::MAX);
+        }
+        for clause in &plan.clauses {
+            self.counted = (0, 0);
+            self.any_of(clause, &mut live, masks)?;
+        }
+        let (counted, mut count) = self.counted;
+        for run in runs(live & !counted) {
+            let masks = &masks[(run.start - self.group()) as usize..][..run.len()];
+            count += self.backend.run(CountOnes(masks.as_flattened()));
+        }
+        Ok(count)
+    }
+
+    /// The usual case: all rows are raw in all sections, and to ask between them whether anything
+    /// is left would not pay.
+    fn at_once(
+        &mut self,
+        plan: &Plan,
+        sections: Sections,
+        words: &mut Vec<u64>,
+    ) -> Result<Option<u64>, IndexError> {
+        let group = self.group();
+        let run = group..group + sections.count_ones();
+        let edges = [self.headers.start, self.headers.end];
+        let whole = edges.iter().all(|edge| edge.is_multiple_of(SECTION));
+        if !whole || !plan.clauses.is_empty() || !(1..=TOGETHER).contains(&plan.required.len()) {
+            return Ok(None);
+        }
+        let headers = self.headers.len() as f64;
+        let (mut left, mut most) = (SECTION as f64, 0.0_f64);
+        for &row in &plan.required {
+            let row = self.rows.row(row);
+            if sections & !row.raw != 0 {
+                return Ok(None);
+            }
+            let density = f64::from(row.ones(sections)) / headers;
+            (left, most) = (left * density, most.max(density));
+        }
+        if left < most * FEW {
+            return Ok(None);
+        }
+        for &row in &plan.required {
+            self.access.ensure(self.rows, row, sections, group, &mut self.stats)?;
+        }
+        let mut data: [&[[u8; ROW]]; TOGETHER] = [&[]; TOGETHER];
+        for (data, &row) in data.iter_mut().zip(&plan.required) {
+            *data = self.access.raw(self.rows, row, &run, group);
+        }
+        let rows = &data[..plan.required.len()];
+        Ok(Some(self.backend.run(AndTo { rows, words })))
+    }
+
+    /// Sets the bits of sections of which not all headers are asked for; returns which those are.
+    fn set_edges(&self, live: Sections, masks: &mut [Mask]) -> Sections {
+        let Range { start, end } = self.headers;
+        let mut edges = 0;
+        for section in each(live) {
+            let first = section as usize * SECTION;
+            let headers = start.max(first) - first..end.min(first + SECTION) - first;
+            if headers == (0..SECTION) {
+                continue;
+            }
+            edges |= 1 << section;
+            let mask = &mut masks[(section - self.group()) as usize];
+            for (number, word) in mask.iter_mut().enumerate() {
+                let below = |end: usize| match end.saturating_sub(number * 64) {
+                    bits @ 0..64 => (1 << bits) - 1,
+                    _ => u64::MAX,
+                };
+                *word = below(headers.end) & !below(headers.start);
+            }
+        }
+        edges
+    }
+
+    /// The rows that every match needs, those with fewest bits first.
+    fn require(
+        &mut self,
+        plan: &Plan,
+        live: &mut Sections,
+        is_set: &mut Sections,
+        masks: &mut [Mask],
+    ) -> Result<(), IndexError> {
+        let group = self.group();
+        let mut order: Vec<(u32, u16)> = Vec::new();
+        for &row in &plan.required {
+            if *live & !self.rows.row(row).full != 0 {
+                order.push((self.rows.row(row).ones(*live), row));
+            }
+        }
+        order.sort_unstable();
+        let mut order = &order[..];
+        // How many candidates of a section are left, if bits were independent.
+        let mut left = SECTION as f64;
+        while !order.is_empty() && *live != 0 {
+            // Several rows at once, until it pays to ask whether anything is left.
+            let headers = f64::from(live.count_ones()) * SECTION as f64;
+            let mut count = 0;
+            for &(ones, row) in order.iter().take(TOGETHER) {
+                self.access.ensure(self.rows, row, *live, group, &mut self.stats)?;
+                count += 1;
+                left *= f64::from(ones) / headers;
+                if left < FEW {
+                    break;
+                }
+            }
+            let (now, later) = order.split_at(count);
+            order = later;
+            self.and_rows(now, live, is_set, masks);
+        }
+        Ok(())
+    }
+
+    /// Takes rows into the masks of all sections.
+    fn and_rows(
+        &mut self,
+        rows: &[(u32, u16)],
+        live: &mut Sections,
+        is_set: &mut Sections,
+        masks: &mut [Mask],
+    ) {
+        let group = self.group();
+        let raw = rows.iter().fold(*live, |raw, &(_, row)| raw & self.rows.row(row).raw);
+        self.counted = (raw, 0);
+        for (sections, are_set) in [(raw & !*is_set, false), (raw & *is_set, true)] {
+            for run in runs(sections) {
+                let mut data: [&[[u8; ROW]]; TOGETHER] = [&[]; TOGETHER];
+                for (data, &(_, row)) in data.iter_mut().zip(rows) {
+                    *data = self.access.raw(self.rows, row, &run, group);
+                }
+                let masks = &mut masks[(run.start - group) as usize..][..run.len()];
+                let kernel = And { rows: &data[..rows.len()], are_set, masks };
+                let (left, ones) = self.backend.run(kernel);
+                *live &= !sections_between(&run) | left << run.start;
+                self.counted.1 += ones;
+            }
+        }
+        *is_set |= raw;
+        for section in each(*live & !raw) {
+            let mask = &mut masks[(section - group) as usize];
+            let was_set = *is_set >> section & 1 != 0;
+            match self.and(rows, section, was_set, mask) {
+                None => {}
+                Some(true) => *is_set |= 1 << section,
+                Some(false) => *live &= !(1 << section),
+            }
+        }
+    }
+
+    /// Takes rows into a mask; returns whether any bit is left, or nothing if all bits of the rows
+    /// are set.
+    fn and(
+        &self,
+        rows: &[(u32, u16)],
+        section: u32,
+        was_set: bool,
+        mask: &mut Mask,
+    ) -> Option<bool> {
+        let mut raw: [&[[u8; ROW]]; TOGETHER] = [&[]; TOGETHER];
+        let mut raws = 0;
+        let mut lists: [&[[u8; 2]]; TOGETHER] = [&[]; TOGETHER];
+        let mut num_lists = 0;
+        for &(_, row) in rows {
+            match self.access.piece(self.rows, row, section, self.group()) {
+                Piece::Ones => {}
+                Piece::Zeros => {
+                    mask.fill(0);
+                    return Some(false);
+                }
+                Piece::Raw(piece) => {
+                    raw[raws] = core::slice::from_ref(piece);
+                    raws += 1;
+                }
+                Piece::List(places) => {
+                    lists[num_lists] = places;
+                    num_lists += 1;
+                }
+            }
+        }
+        let mut is_set = was_set;
+        let mut any = None;
+        for places in &lists[..num_lists] {
+            any = Some(and_list(places, is_set, mask));
+            is_set = true;
+            if any == Some(false) {
+                break;
+            }
+        }
+        if raws > 0 && any != Some(false) {
+            let masks = core::slice::from_mut(mask);
+            let kernel = And { rows: &raw[..raws], are_set: is_set, masks };
+            any = Some(self.backend.run(kernel).0 != 0);
+        }
+        any
+    }
+
+    /// Keeps the headers that have any of the values.
+    fn any_of(
+        &mut self,
+        values: &[ValueRows],
+        live: &mut Sections,
+        masks: &mut [Mask],
+    ) -> Result<(), IndexError> {
+        let group = self.group();
+        // Sections with headers that have none of the values so far.
+        let mut left = *live;
+        let mut order = Vec::new();
+        for value in values {
+            let rows = value.map(|row| self.rows.row(row));
+            let of = rows.iter().fold(*live, |sections, row| sections & row.live);
+            left &= !rows.iter().fold(u32::MAX, |sections, row| sections & row.full);
+            if of != 0 {
+                let ones = rows.map(|row| f64::from(row.ones(of)));
+                order.push((ones[0] * ones[1] * ones[2], of, *value));
+            }
+        }
+        // Those that most headers have go first.
+        order.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let open = left;
+        let mut found = Vec::new();
+        found.resize(masks.len(), [0; SECTION / 64]);
+        for values in order.chunks(VALUES) {
+            if left == 0 {
+                break;
+            }
+            for (_, of, value) in values {
+                for &row in value {
+                    self.access.announce(self.rows.row(row), of & left);
+                }
+            }
+            for (_, of, value) in values {
+                for &row in value {
+                    self.access.ensure(self.rows, row, of & left, group, &mut self.stats)?;
+                }
+            }
+            for section in each(left) {
+                let at = (section - group) as usize;
+                if self.add_values(values, section, &masks[at], &mut found[at]) {
+                    left &= !(1 << section);
+                }
+            }
+        }
+        for section in each(open & left) {
+            let at = (section - group) as usize;
+            let mut any = 0;
+            for (mask, found) in masks[at].iter_mut().zip(&found[at]) {
+                *mask &= found;
+                any |= *mask;
+            }
+            if any == 0 {
+                *live &= !(1 << section);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the headers that have one of the values; returns whether all of the mask have.
+    fn add_values(
+        &self,
+        values: &[(f64, Sections, ValueRows)],
+        section: u32,
+        of: &Mask,
+        any: &mut Mask,
+    ) -> bool {
+        let mut raw = [[&ONES; 3]; VALUES];
+        let mut raws = 0;
+        for (_, live, value) in values {
+            if live >> section & 1 == 0 {
+                continue;
+            }
+            let pieces = value.map(|row| self.access.piece(self.rows, row, section, self.group()));
+            let mut shortest: Option<&[[u8; 2]]> = None;
+            for (piece, raw) in pieces.iter().zip(&mut raw[raws]) {
+                match *piece {
+                    Piece::Zeros => shortest = Some(&[]),
+                    Piece::Ones => *raw = &ONES,
+                    Piece::Raw(piece) => *raw = piece,
+                    Piece::List(places) => {
+                        if shortest.is_none_or(|shortest| places.len() < shortest.len()) {
+                            shortest = Some(places);
+                        }
+                    }
+                }
+            }
+            let Some(places) = shortest else {
+                raws += 1;
+                continue;
+            };
+            for place in places {
+                let place = u16::from_le_bytes(*place);
+                if pieces.iter().all(|piece| has(piece, place)) {
+                    any[usize::from(place) / 64] |= 1 << (place % 64);
+                }
+            }
+        }
+        self.backend.run(AnyOf { values: &raw[..raws], of, any })
+    }
+}
+
+/// Values that are looked up before it is asked whether every header has one.
+const VALUES: usize = 16;
+
+static ONES: [u8; ROW] = [u8::MAX; ROW];
+
+/// Whether a row has the bit of a header.
+fn has(piece: &Piece<'_>, place: u16) -> bool {
+    match piece {
+        Piece::Zeros => false,
+        Piece::Ones => true,
+        Piece::Raw(bits) => bits[usize::from(place) / 8] >> (place % 8) & 1 != 0,
+        Piece::List(places) => {
+            places.binary_search_by_key(&place, |place| u16::from_le_bytes(*place)).is_ok()
+        }
+    }
+}
+
+/// Keeps the bits at these places; returns whether any is left. A mask that is not set must be 0.
+fn and_list(places: &[[u8; 2]], is_set: bool, mask: &mut Mask) -> bool {
+    if !is_set {
+        for place in places {
+            let place = u16::from_le_bytes(*place);
+            mask[usize::from(place) / 64] |= 1 << (place % 64);
+        }
+        return !places.is_empty();
+    }
+    // Few are left, mostly none.
+    let mut kept = [0; LIST_MAX as usize];
+    let mut count = 0;
+    for place in places {
+        let place = u16::from_le_bytes(*place);
+        kept[count] = place;
+        count += usize::from(mask[usize::from(place) / 64] >> (place % 64) & 1 != 0);
+    }
+    mask.fill(0);
+    for place in &kept[..count] {
+        mask[usize::from(*place) / 64] |= 1 << (place % 64);
+    }
+    count > 0
+}

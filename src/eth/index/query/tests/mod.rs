@@ -1,0 +1,351 @@
+//! Queries over files that are written here against row scans.
+
+mod files;
+mod hostile;
+mod opening;
+
+use alloc::collections::BTreeSet;
+
+use self::files::{Files, Rng, files};
+use super::{Candidates, QueryStats};
+use crate::eth::bloom::{self, BYTES, BitPositions};
+use crate::eth::fill::FillHistogram;
+use crate::eth::forecast::expected_false;
+use crate::eth::index::format::SECTION;
+use crate::eth::index::{Index, IndexError};
+use crate::eth::log_query::CompiledQuery;
+use crate::eth::scan;
+use crate::simd::Backend;
+
+/// Values: some in many filters, most in few.
+fn value(rng: &mut Rng) -> BitPositions {
+    let number = if rng.below(2) == 0 { rng.below(8) } else { rng.below(4_000) };
+    bloom::positions(&number.to_be_bytes())
+}
+
+/// Filters of one kind for a section or so: empty, sparse, half full, dense; a few with all bits.
+fn blooms(rng: &mut Rng, count: usize) -> Vec<[u8; BYTES]> {
+    let mut blooms = Vec::with_capacity(count);
+    while blooms.len() < count {
+        let kind = rng.below(5);
+        let stretch = 1 + rng.below(2 * SECTION);
+        let full = rng.below(3) == 0;
+        for _ in 0..stretch.min(count - blooms.len()) {
+            let mut bloom = [0; BYTES];
+            match kind {
+                0 => {}
+                // Few values.
+                1 | 2 => (0..rng.below(4)).for_each(|_| bloom::accrue(&mut bloom, &value(rng))),
+                3 => {
+                    bloom
+                        .as_chunks_mut::<8>()
+                        .0
+                        .iter_mut()
+                        .for_each(|word| *word = rng.next().to_le_bytes());
+                    bloom::accrue(&mut bloom, &value(rng));
+                }
+                _ => bloom.as_chunks_mut::<8>().0.iter_mut().for_each(|word| {
+                    *word = (rng.next() | rng.next() | rng.next() | rng.next()).to_le_bytes();
+                }),
+            }
+            if full && rng.below(1_000) == 0 {
+                bloom = [u8::MAX; BYTES];
+            }
+            blooms.push(bloom);
+        }
+    }
+    blooms
+}
+
+fn query(rng: &mut Rng) -> CompiledQuery {
+    let num_clauses = [0, 1, 1, 1, 2, 2, 3, 5][rng.below(8)];
+    let clause = |rng: &mut Rng| {
+        let count = [0, 1, 1, 1, 1, 1, 1, 2, 2, 3, 10, 10, 1_000][rng.below(13)];
+        let mut values: Vec<_> = (0..count).map(|_| value(rng)).collect();
+        if rng.below(20) == 0 {
+            values.extend((0..2).map(|_| [u16::try_from(rng.below(2048)).unwrap(); 3]));
+        }
+        values
+    };
+    CompiledQuery::new((0..num_clauses).map(|_| clause(rng)).collect())
+}
+
+fn expected(blooms: &[[u8; BYTES]], query: &CompiledQuery, from: usize, to: usize) -> Vec<usize> {
+    let blooms = &blooms[from..=to];
+    scan::candidates(Backend::best(), query, blooms).iter().map(|at| from + at).collect()
+}
+
+fn numbers(candidates: &Candidates, first: u64) -> Vec<usize> {
+    candidates.iter().map(|number| usize::try_from(number - first).unwrap()).collect()
+}
+
+/// Every way to ask gives what a row scan gives.
+fn check(
+    index: &Index<Files>,
+    blooms: &[[u8; BYTES]],
+    query: &CompiledQuery,
+    from: usize,
+    to: usize,
+) {
+    let expected = expected(blooms, query, from, to);
+    let first = *index.numbers().unwrap().start();
+    let range = first + from as u64..=first + to as u64;
+    let mut before: Option<Candidates> = None;
+    for backend in Backend::available() {
+        let candidates = index.candidates(backend, query, range.clone()).unwrap();
+        assert_eq!(numbers(&candidates, first), expected, "{backend:?} {range:?} {query:?}");
+        assert_eq!(candidates.count(), expected.len() as u64);
+        assert_eq!((candidates.first(), candidates.last()), (*range.start(), *range.end()));
+        assert!(before.is_none_or(|before| before == candidates));
+        before = Some(candidates);
+    }
+    let backend = Backend::best();
+    assert_eq!(index.count(backend, query, range.clone()).unwrap(), expected.len() as u64);
+    let streamed = index.iter(backend, query, range).unwrap();
+    assert!(streamed.map(|number| usize::try_from(number.unwrap() - first).unwrap()).eq(expected));
+}
+
+#[test]
+fn as_a_row_scan() {
+    let mut rng = Rng(1);
+    let section = SECTION;
+    let sizes =
+        [1, 511, 512, 513, section - 1, section, section + 1, 2 * section, 3 * section + 77];
+    for size in sizes {
+        let blooms = blooms(&mut rng, size);
+        let first = rng.below(100_000) as u64;
+        for sections in [0, size / section] {
+            let mut files = files(first, &blooms, u32::try_from(sections).unwrap());
+            for in_memory in [true, false] {
+                files.in_memory = in_memory;
+                let index = Index::open(files.clone()).unwrap();
+                assert_eq!(index.numbers(), Some(first..=first + size as u64 - 1));
+                for _ in 0..12 {
+                    let from = rng.below(size);
+                    let to = from + rng.below(size - from);
+                    check(&index, &blooms, &query(&mut rng), from, to);
+                }
+                check(&index, &blooms, &query(&mut rng), 0, size - 1);
+            }
+        }
+    }
+}
+
+/// The largest segment, the next section, and the tail behind them.
+#[test]
+fn around_the_largest_segment() {
+    let mut rng = Rng(2);
+    let size = 33 * SECTION + 100;
+    let blooms = blooms(&mut rng, size);
+    for sections in [32, 33] {
+        let mut files = files(0, &blooms, sections);
+        for in_memory in [true, false] {
+            files.in_memory = in_memory;
+            let index = Index::open(files.clone()).unwrap();
+            assert_eq!(index.sealed(), u64::from(sections) * SECTION as u64);
+            let border = 32 * SECTION;
+            for (from, to) in [
+                (0, size - 1),
+                (0, border - 1),
+                (0, border),
+                (border - 1, border),
+                (border, border),
+                (border - 1, size - 1),
+                (SECTION - 1, SECTION),
+                (31 * SECTION + 1, 33 * SECTION),
+            ] {
+                check(&index, &blooms, &query(&mut rng), from, to);
+                check(&index, &blooms, &CompiledQuery::new(vec![vec![]]), from, to);
+            }
+        }
+    }
+}
+
+/// Many queries in one pass, and segments on all cores, give what one by one gives.
+#[test]
+fn many_at_once_and_in_parallel() {
+    let mut rng = Rng(3);
+    let size = 7 * SECTION + 300;
+    let blooms = blooms(&mut rng, size);
+    let mut files = files(5, &blooms, 7);
+    for in_memory in [true, false] {
+        files.in_memory = in_memory;
+        let index = Index::open(files.clone()).unwrap();
+        let backend = Backend::best();
+        let mut found = BTreeSet::new();
+        for range in [5..=size as u64 + 4, 5 + 3..=5 + 40, 5 + 7_000..=5 + 50_000] {
+            let queries: Vec<_> = (0..20).map(|_| query(&mut rng)).collect();
+            let each = index.candidates_each(backend, &queries, range.clone()).unwrap();
+            for (query, candidates) in queries.iter().zip(&each) {
+                let alone = index.candidates(backend, query, range.clone()).unwrap();
+                assert_eq!(alone.words(), candidates.words());
+                assert_eq!(alone.start(), candidates.start());
+                assert_eq!(alone.count(), candidates.count());
+                found.insert(alone.count());
+                #[cfg(feature = "rayon")]
+                assert_eq!(index.par_candidates(backend, query, range.clone()).unwrap(), alone);
+                for number in range.clone().step_by(997).chain([*range.end()]) {
+                    let set = alone.iter().any(|candidate| candidate == number);
+                    assert_eq!(alone.contains(number), set);
+                }
+                assert!(!alone.contains(range.start() - 1) && !alone.contains(range.end() + 1));
+            }
+        }
+        assert!(found.len() > 20, "answers of many sizes: {found:?}");
+    }
+}
+
+/// Sections without a bit that is needed, and rows behind an empty mask, are not read.
+#[test]
+fn what_can_not_match_is_not_read() {
+    let (a, b, c) = ([1, 2, 3], [4, 5, 6], [7, 8, 9]);
+    let mut blooms = vec![[0; BYTES]; 4 * SECTION];
+    // Section 0 has a, section 1 has b, section 2 both in different blocks, section 3 in one.
+    let mut add = |at: usize, value: &BitPositions| bloom::accrue(&mut blooms[at], value);
+    add(7, &a);
+    add(SECTION + 7, &b);
+    for at in 0..300 {
+        add(2 * SECTION + at, &a);
+        add(2 * SECTION + 1_000 + at, &b);
+        add(2 * SECTION + 1_000 + at, &c);
+        add(3 * SECTION + 2 * at, &a);
+    }
+    add(3 * SECTION + 10, &b);
+    let mut files = files(0, &blooms, 4);
+    let query = CompiledQuery::new(vec![vec![a], vec![b]]);
+    for in_memory in [true, false] {
+        files.in_memory = in_memory;
+        let index = Index::open(files.clone()).unwrap();
+        files.reads.lock().unwrap().clear();
+        let all = 0..=4 * SECTION as u64 - 1;
+        let candidates = index.candidates(Backend::best(), &query, all.clone()).unwrap();
+        assert_eq!(candidates.iter().collect::<Vec<_>>(), [3 * SECTION as u64 + 10]);
+        let reads = files.reads.lock().unwrap().clone();
+        let stats = *candidates.stats();
+        assert_eq!((stats.sections, stats.skipped_sections, stats.unsealed_blocks), (4, 2, 0));
+        // The rows of b have 301 bits there and come first, those of a 600.
+        let bytes = 3 * (1024 + 1024) + 3 * (1024 + 2);
+        // The first row of a leaves nothing of section 2, so the others are not read there.
+        assert_eq!((stats.rows, stats.bytes), (6, bytes - 2 * 1024));
+        let explained = index.explain(&query, all.clone()).unwrap();
+        assert_eq!((explained.sections, explained.skipped_sections), (4, 2));
+        assert_eq!(explained.bytes, bytes);
+        let rows: Vec<_> = explained.rows.iter().map(|row| (row.position, row.ones)).collect();
+        assert_eq!(rows, [(4, 301), (5, 301), (6, 301), (1, 600), (2, 600), (3, 600)]);
+        assert!(explained.rows.iter().all(|row| (row.clause == 1) == (row.position > 3)));
+        if in_memory {
+            assert_eq!(reads, []);
+        } else {
+            // Of each row the entry and what counts, with b's list of section 1 in between.
+            assert_eq!(reads.len(), 6 + 6);
+            let entries = reads.iter().filter(|read| read.1 == 8 + 6 * 4).count();
+            let read: u64 = reads.iter().map(|read| read.1 as u64).sum();
+            assert_eq!((entries, read), (6, 6 * 32 + stats.bytes + 3 * 2));
+        }
+        // Nothing is left of section 2 and 3 after a few rows of nine.
+        let more = CompiledQuery::new(vec![vec![a], vec![b], vec![c]]);
+        let candidates = index.candidates(Backend::best(), &more, all.clone()).unwrap();
+        assert_eq!(candidates.count(), 0);
+        let explained = index.explain(&more, all).unwrap();
+        assert_eq!(explained.skipped_sections, 3);
+        assert!(candidates.stats().bytes < explained.bytes, "{:?}", candidates.stats());
+    }
+}
+
+/// What is in memory is asked for before it is read for the first time, and not again.
+#[test]
+fn storage_is_told_what_is_needed_next() {
+    let mut rng = Rng(9);
+    let mut blooms = vec![[0; BYTES]; 3 * SECTION];
+    for bloom in &mut blooms {
+        bloom.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = rng.next().to_le_bytes());
+    }
+    let files = files(0, &blooms, 3);
+    let index = Index::open(files.clone()).unwrap();
+    let all = 0..=3 * SECTION as u64 - 1;
+    let query = CompiledQuery::new(vec![vec![[0, 9, 2047]]]);
+    let took = index.candidates(Backend::best(), &query, all.clone()).unwrap();
+    assert_eq!(took.stats().bytes, 9 * 1024);
+    let hints = core::mem::take(&mut *files.hints.lock().unwrap());
+    // Three rows of two segments, and the entries of the second.
+    let lengths = |length| hints.iter().filter(|hint| hint.end - hint.start == length).count();
+    assert_eq!((lengths(2 * 1024), lengths(8 + 6)), (3, 3), "{hints:?}");
+    assert!(lengths(1024) >= 3 && hints.len() == 6 + lengths(1024), "{hints:?}");
+    index.count(Backend::best(), &query, all).unwrap();
+    assert_eq!(*files.hints.lock().unwrap(), []);
+}
+
+/// Alternatives that every block has are found without reading the others.
+#[test]
+fn alternatives_stop_when_all_blocks_have_one() {
+    let mut rng = Rng(4);
+    let mut blooms = vec![[0; BYTES]; SECTION];
+    let values: Vec<_> = (0..400).map(|i: u32| bloom::positions(&i.to_be_bytes())).collect();
+    for bloom in &mut blooms {
+        for _ in 0..500 {
+            bloom::accrue(bloom, &values[rng.below(400)]);
+        }
+    }
+    let index = Index::open(files(0, &blooms, 1)).unwrap();
+    let query = CompiledQuery::new(vec![values]);
+    let all = 0..=SECTION as u64 - 1;
+    let candidates = index.candidates(Backend::best(), &query, all.clone()).unwrap();
+    assert_eq!(candidates.count(), SECTION as u64);
+    let explained = index.explain(&query, all).unwrap();
+    assert!(candidates.stats().bytes < explained.bytes / 4);
+    assert!(candidates.stats().rows >= 3);
+}
+
+#[test]
+fn what_is_explained() {
+    let mut rng = Rng(6);
+    let size = 5 * SECTION + 100;
+    let blooms = blooms(&mut rng, size);
+    let index = Index::open(files(0, &blooms, 5)).unwrap();
+    for _ in 0..30 {
+        let query = query(&mut rng);
+        let explained = index.explain(&query, 0..=size as u64 - 1).unwrap();
+        let mut fills = FillHistogram::default();
+        fills.add(&blooms);
+        let expected = expected_false(&query, &fills);
+        let found = explained.expected_false;
+        assert!((found - expected).abs() <= expected * 1e-9, "{found} {expected}");
+        let took = index.candidates(Backend::best(), &query, 0..=size as u64 - 1).unwrap();
+        assert!(took.stats().bytes <= explained.bytes);
+        assert_eq!(took.stats().sections, explained.sections);
+        assert_eq!(took.stats().skipped_sections, explained.skipped_sections);
+        assert_eq!(explained.unsealed_blocks, 100);
+        let positions: BTreeSet<_> = explained.rows.iter().map(|row| row.position).collect();
+        assert_eq!(positions.len(), explained.rows.len(), "each row once");
+        assert!(explained.rows.iter().all(|row| (0.0..=1.0).contains(&row.density())));
+        // Half of a section counts half.
+        let whole = index.explain(&query, 0..=8191).unwrap().expected_false;
+        let half = index.explain(&query, 4096..=8191).unwrap().expected_false;
+        assert!((half * 2.0 - whole).abs() <= whole * 1e-9);
+    }
+}
+
+#[test]
+fn blocks_that_are_not_there() {
+    let blooms = vec![[0; BYTES]; SECTION + 10];
+    let index = Index::open(files(50, &blooms, 1)).unwrap();
+    let query = CompiledQuery::new(vec![]);
+    let (index_first, index_last) = (50, 50 + SECTION as u64 + 9);
+    let backwards = core::ops::RangeInclusive::new(60, 59);
+    for range in [49..=60, 50..=index_last + 1, 0..=0, u64::MAX..=u64::MAX, backwards] {
+        let (first, last) = (*range.start(), *range.end());
+        let error = IndexError::Range { first, last, index_first, index_last };
+        let found = index.candidates(Backend::best(), &query, range.clone());
+        assert_eq!(found, Err(error.clone()));
+        assert_eq!(index.count(Backend::best(), &query, range.clone()), Err(error.clone()));
+        assert_eq!(index.explain(&query, range.clone()), Err(error.clone()));
+        assert!(index.iter(Backend::best(), &query, range).is_err_and(|found| found == error));
+    }
+    let all = index.candidates(Backend::best(), &query, 50..=index_last).unwrap();
+    assert!(all.iter().eq(50..=index_last));
+    let nothing = QueryStats { sections: 1, unsealed_blocks: 10, ..QueryStats::default() };
+    assert_eq!(all.stats(), &nothing);
+    let empty = Index::open(files(50, &[], 0)).unwrap();
+    assert_eq!(empty.numbers(), None);
+    assert_eq!(empty.count(Backend::best(), &query, 50..=50), Err(IndexError::Empty));
+}

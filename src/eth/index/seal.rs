@@ -1,0 +1,343 @@
+//! Segments written from sections: from those in memory, and from those of older segments.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use alloy_primitives::{B256, FixedBytesSliceExt as _};
+
+use super::error::{IndexError, Operation, Part};
+use super::files::{failed, length, read};
+use super::format::segment::{
+    Coding, HASHES, HEADER, RECORD, ROW, RowEntry, SectionRecord, SegmentHeader, UNIT, entry_len,
+    wrong_length,
+};
+use super::format::{MAX_SECTIONS, SegmentId, Settings, check, contradiction};
+use super::section::Section;
+use super::storage::{Append, ReadAt};
+use crate::eth::bloom::BITS;
+
+/// From so many bytes on, what is ready is written.
+const WRITE: usize = 1 << 20;
+/// So many bytes of a file are read at a time.
+const READ: usize = 1 << 18;
+
+/// Where sections of a new segment come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// One section, from memory.
+    Section(&'a Section),
+    /// All sections of an older segment.
+    Segment(&'a OldSegment<'a>),
+}
+
+impl Source<'_> {
+    fn records(&self) -> &[SectionRecord] {
+        match self {
+            Self::Section(section) => core::slice::from_ref(&section.record),
+            Self::Segment(segment) => &segment.records,
+        }
+    }
+}
+
+/// A written segment whose sections go into another one: all but hashes and rows is read and
+/// checked.
+pub(super) struct OldSegment<'a> {
+    name: String,
+    file: &'a dyn ReadAt,
+    header: SegmentHeader,
+    records: Vec<SectionRecord>,
+    entries: Vec<RowEntry>,
+}
+
+impl<'a> OldSegment<'a> {
+    /// Reads the segment of this name, whose first block has the number `first`.
+    ///
+    /// # Errors
+    /// Of the storage; damage of any part but hashes and rows, which are checked when they are
+    /// copied; a segment of another index or place.
+    ///
+    /// # Cost
+    /// 0.5 MB, and 5 kB for each section.
+    pub(super) fn open(
+        settings: &Settings,
+        id: SegmentId,
+        first: u64,
+        file: &'a dyn ReadAt,
+    ) -> Result<Self, IndexError> {
+        let name = id.name();
+        let mut bytes = [0; HEADER];
+        read(file, &name, &mut bytes, 0)?;
+        let header = SegmentHeader::from_bytes(&name, &bytes)?;
+        let expected = SegmentHeader {
+            settings: settings.clone(),
+            sections: id.sections,
+            first,
+            data_units: header.data_units,
+        };
+        if header != expected {
+            let what = format!(
+                "it is of {} sections of {} from block {} on, expected {} of {} from {first} on",
+                header.sections, header.settings.chain, header.first, id.sections, settings.chain
+            );
+            return Err(contradiction(&name, 0, Part::SegmentHeader, what));
+        }
+        let found = length(file, &name)?;
+        if found != header.file_len() {
+            return Err(wrong_length(&name, found, header.file_len()));
+        }
+        let mut bytes = vec![0; RECORD * header.sections as usize];
+        read(file, &name, &mut bytes, header.record_at(0))?;
+        let records = bytes.as_chunks::<RECORD>().0.iter();
+        let records: Result<_, _> = (0..)
+            .zip(records)
+            .map(|(section, bytes)| {
+                SectionRecord::from_bytes(&name, header.record_at(section), section, bytes)
+            })
+            .collect();
+        let records = records?;
+        let mut bytes = vec![0; BITS * entry_len(header.sections)];
+        read(file, &name, &mut bytes, header.entry_at(0))?;
+        let entries: Result<_, _> = (0..)
+            .zip(bytes.chunks_exact(entry_len(header.sections)))
+            .map(|(row, bytes)| RowEntry::from_bytes(&name, &header, row, bytes))
+            .collect();
+        let entries = entries?;
+        Ok(Self { name, file, header, records, entries })
+    }
+
+    /// Appends the hashes of the blocks of a section.
+    fn append_hashes(&self, section: u32, to: &mut Vec<u8>) -> Result<(), IndexError> {
+        let (start, offset) = (to.len(), self.header.hashes_at(section));
+        to.resize(start + HASHES, 0);
+        read(self.file, &self.name, &mut to[start..], offset)?;
+        let stored = self.records[section as usize].hashes_crc;
+        let computed = crc32c::crc32c(&to[start..]);
+        check(&self.name, offset, Part::BlockHashes { section }, stored, computed)
+    }
+
+    /// The data of a row: first those of the raw sections, then the lists.
+    fn row<'b>(
+        &self,
+        row: u16,
+        window: &'b mut Window,
+    ) -> Result<(&'b [u8], &'b [u8]), IndexError> {
+        let entry = &self.entries[usize::from(row)];
+        let data_at = self.header.data_at();
+        let start = data_at + u64::from(entry.start) * UNIT as u64;
+        let data = window.get(self, start, entry.data_len())?;
+        let mut raw = 0;
+        for section in 0..self.header.sections {
+            let coding = Coding::of(entry.ones[section as usize]);
+            let (place, stored) = (entry.place(section), entry.crcs[section as usize]);
+            let computed = crc32c::crc32c(&data[place..][..coding.len()]);
+            let part = Part::Row { row, section };
+            check(&self.name, start + place as u64, part, stored, computed)?;
+            raw += usize::from(coding == Coding::Raw) * ROW;
+        }
+        Ok(data.split_at(raw))
+    }
+}
+
+/// What was read of a file last.
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Bytes that the file has, by its length.
+    fn get(&mut self, of: &OldSegment<'_>, start: u64, len: usize) -> Result<&[u8], IndexError> {
+        let end = start + len as u64;
+        if start < self.start || end > self.start + self.bytes.len() as u64 {
+            let left = of.header.file_len() - start;
+            let len = usize::try_from(left).map_or(READ, |left| left.min(READ)).max(len);
+            self.bytes.resize(len, 0);
+            self.start = start;
+            if let Err(error) = read(of.file, &of.name, &mut self.bytes, start) {
+                self.bytes.clear();
+                return Err(error);
+            }
+        }
+        let at = usize::try_from(start - self.start).expect("less than the window's length");
+        Ok(&self.bytes[at..][..len])
+    }
+}
+
+/// Writes the segment `id`, whose first block has the number `first`, from its sections in order.
+///
+/// # Errors
+/// Of the storages; sections that don't follow each other; damage of what is copied. What was
+/// written is then no segment.
+///
+/// # Panics
+/// If the sources have another number of sections than the segment.
+///
+/// # Cost
+/// Beside the sections 1.5 MB, and 0.3 MB for each older segment.
+pub(super) fn write_segment(
+    settings: &Settings,
+    id: SegmentId,
+    first: u64,
+    sources: &[Source<'_>],
+    to: &mut impl Append,
+) -> Result<(), IndexError> {
+    let count: usize = sources.iter().map(|source| source.records().len()).sum();
+    assert_eq!(count, id.sections as usize, "the sections of a segment");
+    check_links(id, sources)?;
+    let mut out = Out { name: id.name(), written: 0, bytes: Vec::new(), to };
+
+    let entries = entries(sources);
+    let units = |entry: &RowEntry| entry.data_len().div_ceil(UNIT);
+    let data_units: usize = entries.iter().map(units).sum();
+    let header = SegmentHeader {
+        settings: settings.clone(),
+        sections: id.sections,
+        first,
+        data_units: u32::try_from(data_units).expect("at most the raw rows"),
+    };
+    out.bytes.extend(header.to_bytes());
+    for record in sources.iter().flat_map(Source::records) {
+        out.bytes.extend(record.to_bytes().as_slice());
+    }
+    for (row, entry) in (0..).zip(&entries) {
+        entry.write(row, id.sections, &mut out.bytes);
+    }
+    if settings.has_block_hashes() {
+        write_hashes(sources, &mut out)?;
+    }
+    let zeros = header.data_at() - out.len();
+    out.bytes.resize(out.bytes.len() + usize::try_from(zeros).expect("less than a page"), 0);
+
+    let mut windows: Vec<Window> = sources.iter().map(|_| Window::default()).collect();
+    let mut lists = Vec::new();
+    for row in (0_u16..).take(BITS) {
+        let start = out.bytes.len();
+        for (source, window) in sources.iter().zip(&mut windows) {
+            match source {
+                Source::Section(section) => {
+                    let is_raw = Coding::of(section.ones[usize::from(row)]) == Coding::Raw;
+                    section.append_data(
+                        usize::from(row),
+                        if is_raw { &mut out.bytes } else { &mut lists },
+                    );
+                }
+                Source::Segment(segment) => {
+                    let (raw, listed) = segment.row(row, window)?;
+                    out.bytes.extend(raw);
+                    lists.extend(listed);
+                }
+            }
+        }
+        out.bytes.append(&mut lists);
+        let len = (out.bytes.len() - start).next_multiple_of(UNIT);
+        out.bytes.resize(start + len, 0);
+        out.write_if_many()?;
+    }
+    out.write()
+}
+
+/// Sections must follow each other.
+fn check_links(id: SegmentId, sources: &[Source<'_>]) -> Result<(), IndexError> {
+    let mut before: Option<B256> = None;
+    for source in sources {
+        for (section, record) in (0..).zip(source.records()) {
+            if let Some(before) = before.filter(|&before| before != record.parent_hash) {
+                let what = format!(
+                    "it goes on from block {}, the section before ends with {before}",
+                    record.parent_hash
+                );
+                let part = Part::Section { section };
+                let (name, offset) = match source {
+                    Source::Section(_) => (id.name(), 0),
+                    Source::Segment(segment) => {
+                        (segment.name.clone(), segment.header.record_at(section))
+                    }
+                };
+                return Err(contradiction(&name, offset, part, what));
+            }
+            before = Some(record.last_hash);
+        }
+    }
+    Ok(())
+}
+
+/// The entries of all rows of the new segment.
+fn entries(sources: &[Source<'_>]) -> Vec<RowEntry> {
+    let none =
+        RowEntry { start: 0, ones: [0; MAX_SECTIONS as usize], crcs: [0; MAX_SECTIONS as usize] };
+    let mut entries = vec![none; BITS];
+    let mut start = 0;
+    for (row, entry) in (0_u16..).zip(&mut entries) {
+        let mut at = 0;
+        for source in sources {
+            match source {
+                Source::Section(section) => {
+                    entry.ones[at] = section.ones[usize::from(row)];
+                    entry.crcs[at] = section.crcs[usize::from(row)];
+                    at += 1;
+                }
+                Source::Segment(segment) => {
+                    let old = &segment.entries[usize::from(row)];
+                    let sections = segment.header.sections as usize;
+                    entry.ones[at..][..sections].copy_from_slice(&old.ones[..sections]);
+                    entry.crcs[at..][..sections].copy_from_slice(&old.crcs[..sections]);
+                    at += sections;
+                }
+            }
+        }
+        entry.start = start;
+        start += u32::try_from(entry.data_len().div_ceil(UNIT)).expect("at most 32 KiB");
+    }
+    entries
+}
+
+fn write_hashes<A: Append>(sources: &[Source<'_>], out: &mut Out<'_, A>) -> Result<(), IndexError> {
+    for source in sources {
+        match source {
+            Source::Section(section) => {
+                let hashes = section.block_hashes.as_deref().expect("an index with block hashes");
+                out.bytes.extend(hashes.as_flattened());
+                out.write_if_many()?;
+            }
+            Source::Segment(segment) => {
+                for section in 0..segment.header.sections {
+                    segment.append_hashes(section, &mut out.bytes)?;
+                    out.write_if_many()?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A file being written, by large pieces.
+struct Out<'a, A> {
+    name: String,
+    written: u64,
+    bytes: Vec<u8>,
+    to: &'a mut A,
+}
+
+impl<A: Append> Out<'_, A> {
+    fn len(&self) -> u64 {
+        self.written + self.bytes.len() as u64
+    }
+
+    fn write_if_many(&mut self) -> Result<(), IndexError> {
+        if self.bytes.len() >= WRITE { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), IndexError> {
+        let written = self.to.append(&self.bytes);
+        written.map_err(failed(Operation::Append, &self.name, self.written))?;
+        self.written += self.bytes.len() as u64;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

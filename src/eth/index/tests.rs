@@ -1,0 +1,494 @@
+//! A forecast from an index against one from its headers, and indexes that are false.
+
+use std::path::PathBuf;
+
+use alloy_primitives::{B256, Bloom, BloomInput};
+
+use super::error::{Damage, IndexError, Part};
+use super::format::segment::{Coding, HEADER, RECORD, ROW, RowEntry, SectionRecord, SegmentHeader};
+use super::format::segment::{UNIT, entry_len};
+use super::format::tail::{SLOT, Slot, SlotPlace};
+use super::{Folder, Index, Settings, Writer};
+use crate::eth::bloom::{self, BITS, BitPositions};
+use crate::eth::forecast::Forecast;
+use crate::eth::header::HeaderChain;
+use crate::eth::log_query::CompiledQuery;
+use crate::eth::scan;
+use crate::simd::Backend;
+
+const FIRST: u64 = 77;
+const SECTION: u64 = 8192;
+const SECTIONS: u64 = 2;
+const TAIL: u64 = 300;
+
+/// In every `period`th block.
+fn value(period: u64) -> [u8; 8] {
+    period.to_be_bytes()
+}
+
+fn positions(period: u64) -> BitPositions {
+    bloom::positions(&value(period))
+}
+
+/// Made-up linked headers: few values in most, many in some, and some filters that are full.
+fn headers(salt: u64) -> Vec<Vec<u8>> {
+    let mut parent_hash = B256::repeat_byte(1);
+    let mut headers = Vec::new();
+    for number in FIRST..FIRST + SECTIONS * SECTION + TAIL {
+        let mut logs_bloom = Bloom::ZERO;
+        let others = if number % 11 == 3 { 900 } else { 20 + number % 90 };
+        for period in [2, 3, 50, 700, 5_000].into_iter().filter(|period| number % period == 0) {
+            logs_bloom.accrue(BloomInput::Raw(&value(period)));
+        }
+        for other in 0..others {
+            let mix = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ other << 32 ^ salt;
+            logs_bloom.accrue(BloomInput::Raw(&mix.to_be_bytes()));
+        }
+        if number % 1000 == 999 {
+            logs_bloom = Bloom::repeat_byte(0xff);
+        }
+        let gas_used = 21_000 * (others + number * 31 % 200);
+        let timestamp = 1_600_000_000 + number * 12 + salt;
+        let header = alloy_consensus::Header {
+            parent_hash,
+            number,
+            logs_bloom,
+            gas_used,
+            timestamp,
+            ..Default::default()
+        };
+        headers.push(alloy_rlp::encode(&header));
+        parent_hash = header.hash_slow();
+    }
+    headers
+}
+
+fn chain_of(headers: &[Vec<u8>]) -> HeaderChain {
+    let mut chain = HeaderChain::new();
+    chain.extend_from_rlp(Backend::best(), &headers.concat()).unwrap();
+    chain
+}
+
+/// An index in a folder that is removed afterwards.
+struct Built(PathBuf);
+
+impl Built {
+    fn new(name: &str, headers: &[Vec<u8>], block_hashes: bool) -> Self {
+        let name = format!("chainsieve-index-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        drop(std::fs::remove_dir_all(&path));
+        std::fs::create_dir_all(&path).unwrap();
+        let mut settings = Settings::new("test").unwrap();
+        if block_hashes {
+            settings = settings.with_block_hashes();
+        }
+        let writer = Writer::open(Folder::new(&path), &settings).unwrap();
+        let mut writer = writer.with_confirmations(TAIL);
+        writer.append(Backend::best(), &chain_of(headers)).unwrap();
+        writer.sync().unwrap();
+        Self(path)
+    }
+
+    fn index(&self) -> Index<Folder> {
+        Index::open(Folder::new(&self.0)).unwrap()
+    }
+
+    /// Changes the bytes of the one file whose name ends so.
+    fn patch(&self, ending: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let names = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        let path = names.into_iter().find(|path| path.to_str().unwrap().ends_with(ending)).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        change(&mut bytes);
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// What a check of its own says, then what the headers say.
+    fn verdicts(&self, chain: &HeaderChain) -> [Result<(), IndexError>; 2] {
+        let index = self.index();
+        let checked = index.check(|_, _| {}).map(|_| ());
+        [checked, index.verify(Backend::best(), chain).map(|_| ())]
+    }
+}
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn part_of(error: &IndexError) -> (Part, Option<u64>) {
+    match error {
+        IndexError::Damaged { part, .. } => (*part, None),
+        IndexError::Differs { part, number, .. } => (*part, Some(*number)),
+        other => panic!("{other}"),
+    }
+}
+
+/// The headers of a range.
+fn slice(headers: &[Vec<u8>], first: u64, last: u64) -> HeaderChain {
+    let index = |number: u64| usize::try_from(number - FIRST).unwrap();
+    chain_of(&headers[index(first)..=index(last)])
+}
+
+#[test]
+#[expect(clippy::cast_precision_loss, reason = "counts become shares")]
+fn a_forecast_is_that_of_the_headers() {
+    let headers = headers(0);
+    let built = Built::new("forecast", &headers, false);
+    let index = built.index();
+    let backend = Backend::best();
+    let end = FIRST + SECTIONS * SECTION + TAIL - 1;
+    let sealed = FIRST + SECTIONS * SECTION;
+    let absent = |number: u64| bloom::positions(&[&[9][..], &number.to_be_bytes()].concat());
+    let queries = [
+        vec![vec![positions(2)]],
+        vec![vec![positions(3)], vec![positions(50)]],
+        vec![vec![positions(700), positions(5_000), absent(0)], vec![positions(2)]],
+        vec![(0..12).map(absent).collect(), vec![positions(3)]],
+        vec![vec![absent(1)], vec![absent(2)], vec![absent(3)], vec![absent(4)]],
+        vec![],
+        vec![vec![]],
+    ];
+    for (first, last) in [
+        (FIRST, end),
+        (FIRST, FIRST + SECTION - 1),
+        (FIRST + SECTION, sealed - 1),
+        (FIRST + 100, FIRST + 300),
+        (FIRST + 8_000, FIRST + 9_000),
+        (FIRST + 12_000, end),
+        (sealed, end),
+        (sealed + 3, sealed + 3),
+    ] {
+        let chain = slice(&headers, first, last);
+        for clauses in &queries {
+            let query = CompiledQuery::new(clauses.clone());
+            let mut expected = Forecast::new(query.clone());
+            expected.add(backend, &chain);
+            let forecast = index.forecast(backend, &query, first..=last).unwrap();
+            let named = format!("{} clauses, {first} to {last}", clauses.len());
+            assert_eq!(forecast.blocks(), expected.blocks(), "{named}");
+            assert_eq!(forecast.candidates(), expected.candidates(), "{named}");
+            assert_eq!(forecast.fills(), expected.fills(), "{named}");
+            assert_eq!(index.fills(first..=last).unwrap(), *expected.fills(), "{named}");
+            let by_chance = [forecast.expected_false(), expected.expected_false()];
+            assert_eq!(by_chance[0].to_bits(), by_chance[1].to_bits(), "{named}");
+            for (clause, values) in forecast.clauses().iter().zip(clauses) {
+                let count = |values: &[BitPositions]| {
+                    let query = CompiledQuery::new(vec![values.to_vec()]);
+                    scan::candidates(backend, &query, chain.blooms()).len() as u64
+                };
+                assert_eq!(clause.candidates(), count(values), "{named}");
+                assert_eq!(clause.values().len(), values.len());
+                for (share, value) in clause.values().zip(values) {
+                    // No more sections than are sampled: exact however many values there are.
+                    let expected = count(&[*value]) as f64 / chain.len() as f64;
+                    assert_eq!(share.to_bits(), expected.to_bits(), "{named}");
+                }
+            }
+            // Estimates.
+            let all = expected.candidates() == expected.blocks();
+            let is_whole = |block: u64| (block - FIRST).is_multiple_of(SECTION);
+            let whole = is_whole(first) && (is_whole(last + 1) || last == end) || first >= sealed;
+            for (estimate, of_headers) in [
+                (forecast.receipts(), expected.receipts()),
+                (forecast.slim_bytes(), expected.slim_bytes()),
+                (forecast.consensus_bytes(), expected.consensus_bytes()),
+            ] {
+                if expected.candidates() == 0 {
+                    assert!(estimate.abs() < 1e-9, "{named}");
+                    continue;
+                }
+                let factor = estimate / of_headers;
+                let most = if all && whole || first >= sealed { 1.0 + 1e-9 } else { 1.5 };
+                assert!(factor <= most && factor >= 1.0 / most, "{named}: {factor}");
+            }
+            assert!(forecast.most_receipts() >= expected.most_receipts(), "{named}");
+            if all && whole || first >= sealed {
+                assert_eq!(forecast.most_receipts(), expected.most_receipts(), "{named}");
+            }
+        }
+    }
+    let behind = index.forecast(backend, &CompiledQuery::new(vec![]), FIRST..=end + 1);
+    assert!(matches!(behind, Err(IndexError::Range { .. })));
+}
+
+#[test]
+fn an_index_that_is_true_passes_in_any_pieces() {
+    let headers = headers(0);
+    for hashes in [false, true] {
+        let built = Built::new(&format!("true-{hashes}"), &headers, hashes);
+        let index = built.index();
+        let mut told = Vec::new();
+        let checked = index.check(|done, total| told.push((done, total))).unwrap();
+        assert!(told.is_sorted() && told.len() > BITS, "{}", told.len());
+        let (done, total) = *told.last().unwrap();
+        assert_eq!((done, total), (checked.bytes, checked.bytes));
+        assert_eq!((checked.blocks, checked.sections), (headers.len() as u64, SECTIONS));
+        for size in [headers.len(), 8192, 8191, 5000, 777] {
+            let mut verifier = index.verifier();
+            for piece in headers.chunks(size) {
+                verifier.add(Backend::best(), &chain_of(piece)).unwrap();
+            }
+            let verified = verifier.finish(Backend::best()).unwrap();
+            assert_eq!(verified.blocks, index.numbers());
+            assert_eq!(verified.sections, SECTIONS, "{size}");
+        }
+        let end = FIRST + SECTIONS * SECTION + TAIL - 1;
+        for (first, last, whole) in [
+            (FIRST + 1, end, 1),
+            (FIRST, end - TAIL - 1, 1),
+            (FIRST + 8_191, FIRST + 8_192, 0),
+            (FIRST + 5, FIRST + 5, 0),
+            (end, end, 0),
+        ] {
+            let chain = slice(&headers, first, last);
+            let verified = index.verify(Backend::best(), &chain).unwrap();
+            assert_eq!(verified.blocks, Some(first..=last));
+            assert_eq!(verified.sections, whole);
+        }
+        // What does not go on, or is not there.
+        let mut verifier = index.verifier();
+        verifier.add(Backend::best(), &slice(&headers, FIRST, FIRST + 9)).unwrap();
+        let gap = verifier.add(Backend::best(), &slice(&headers, FIRST + 11, FIRST + 12));
+        assert_eq!(gap, Err(IndexError::Gap { last: FIRST + 9, found: FIRST + 11 }));
+        let again = verifier.add(Backend::best(), &slice(&headers, FIRST + 5, FIRST + 12));
+        let again = again.unwrap_err().to_string();
+        assert!(again.contains("block 82") && again.contains("block 86"), "{again}");
+        let other = headers_of_another(&headers);
+        let unlinked = verifier.add(Backend::best(), &slice(&other, FIRST + 10, FIRST + 12));
+        assert!(matches!(unlinked, Err(IndexError::Parent { number, .. }) if number == FIRST + 10));
+    }
+}
+
+/// Of the index that was there before, nothing is kept.
+#[test]
+fn a_reader_of_an_index_that_is_built_anew_of_another_branch() {
+    let headers = [0, 1].map(headers);
+    let [old, new] = [0, 1].map(|at| Built::new(&format!("anew-{at}"), &headers[at], false));
+    let mut reader = old.index();
+    // After a write that was interrupted, the next generation.
+    new.patch(".tail", |bytes| bytes.push(0));
+    let writer = Writer::open(Folder::new(&new.0), new.index().settings());
+    writer.unwrap().sync().unwrap();
+    for (from, to) in [(&old, None), (&new, Some(&old))] {
+        for entry in std::fs::read_dir(&from.0).unwrap().map(Result::unwrap) {
+            match to {
+                None => std::fs::remove_file(entry.path()).unwrap(),
+                Some(to) => {
+                    std::fs::copy(entry.path(), to.0.join(entry.file_name())).map(drop).unwrap();
+                }
+            }
+        }
+    }
+    assert_eq!(reader.refresh(), Ok(true));
+    let verified = reader.verify(Backend::best(), &chain_of(&headers[1])).unwrap();
+    assert_eq!(verified.blocks, reader.numbers());
+}
+
+fn headers_of_another(headers: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let other = self::headers(1);
+    assert_eq!(other.len(), headers.len());
+    other
+}
+
+/// Writes the entry of a row anew.
+fn put_entry(bytes: &mut [u8], header: &SegmentHeader, row: u16, entry: &RowEntry) {
+    let mut new = Vec::new();
+    entry.write(row, header.sections, &mut new);
+    let at = usize::try_from(header.entry_at(row)).unwrap();
+    bytes[at..at + entry_len(header.sections)].copy_from_slice(&new);
+}
+
+fn header_of(bytes: &[u8]) -> SegmentHeader {
+    SegmentHeader::from_bytes("", bytes[..HEADER].try_into().unwrap()).unwrap()
+}
+
+fn entry_of(bytes: &[u8], header: &SegmentHeader, row: u16) -> RowEntry {
+    let at = usize::try_from(header.entry_at(row)).unwrap();
+    RowEntry::from_bytes("", header, row, &bytes[at..at + entry_len(header.sections)]).unwrap()
+}
+
+/// Moves a bit of a raw row of section 1 from one header to another, and makes all checksums
+/// right. Returns the row and the first of the two headers.
+fn move_a_bit(bytes: &mut [u8]) -> (u16, u64) {
+    let header = header_of(bytes);
+    for row in 0..2048 {
+        let mut entry = entry_of(bytes, &header, row);
+        if Coding::of(entry.ones[1]) != Coding::Raw {
+            continue;
+        }
+        let at = usize::try_from(header.data_at()).unwrap()
+            + entry.start as usize * UNIT
+            + entry.place(1);
+        let data = &mut bytes[at..at + ROW];
+        let bit = |data: &[u8], header: usize| data[header / 8] >> (header % 8) & 1;
+        let set = (500..8192).find(|&header| bit(data, header) == 1).unwrap();
+        let clear = (set..8192).find(|&header| bit(data, header) == 0).unwrap();
+        data[set / 8] ^= 1 << (set % 8);
+        data[clear / 8] ^= 1 << (clear % 8);
+        entry.crcs[1] = crc32c::crc32c(data);
+        put_entry(bytes, &header, row, &entry);
+        return (row, FIRST + SECTION + set as u64);
+    }
+    panic!("no raw row");
+}
+
+/// Writes the record of a section anew.
+fn change_record(bytes: &mut [u8], section: u32, change: impl FnOnce(&mut SectionRecord)) {
+    let at = usize::try_from(header_of(bytes).record_at(section)).unwrap();
+    let old: &[u8; RECORD] = bytes[at..at + RECORD].try_into().unwrap();
+    let mut record = SectionRecord::from_bytes("", 0, section, old).unwrap();
+    change(&mut record);
+    bytes[at..at + RECORD].copy_from_slice(&record.to_bytes()[..]);
+}
+
+/// Whoever built it made all checksums right: only what it says can be wrong.
+#[test]
+fn an_index_that_is_false_is_found_out() {
+    let headers = headers(0);
+    let chain = chain_of(&headers);
+    let built = Built::new("false", &headers, true);
+    let segment = std::fs::read(built.0.join("00000000-02.segment")).unwrap();
+    let restore = || std::fs::write(built.0.join("00000000-02.segment"), &segment).unwrap();
+    assert_eq!(built.verdicts(&chain), [Ok(()), Ok(())]);
+
+    // A bit at another block.
+    let mut moved = (0, 0);
+    built.patch(".segment", |bytes| moved = move_a_bit(bytes));
+    let [alone, compared] = built.verdicts(&chain);
+    assert_eq!(part_of(&alone.unwrap_err()).0, Part::Section { section: 1 });
+    let (row, number) = moved;
+    let error = compared.unwrap_err();
+    assert_eq!(part_of(&error), (Part::Row { row, section: 1 }, Some(number)));
+    let what = format!(
+        "00000000-02.segment differs from the headers at block {number}, row {row} in section 1: \
+         bit {row} is set in its filter, not set in the index"
+    );
+    assert_eq!(error.to_string(), what);
+    // The same from its header alone, and not from its neighbours.
+    let index = built.index();
+    let one = |number: u64| index.verify(Backend::best(), &slice(&headers, number, number));
+    assert_eq!(one(number).map(|_| ()), Err(error));
+    assert!(one(number - 1).is_ok());
+    restore();
+
+    // Gas, times and hashes that are none of the headers'.
+    built.patch(".segment", |bytes| change_record(bytes, 0, |record| record.gas[0] += 1));
+    let [alone, compared] = built.verdicts(&chain);
+    assert_eq!(alone, Ok(()), "nothing in it says otherwise");
+    let found = (Part::Section { section: 0 }, Some(FIRST + SECTION - 1));
+    assert_eq!(part_of(&compared.unwrap_err()), found);
+    restore();
+    built.patch(".segment", |bytes| change_record(bytes, 1, |record| record.first_time += 1));
+    let [alone, compared] = built.verdicts(&chain);
+    assert_eq!(alone, Ok(()));
+    let found = (Part::Section { section: 1 }, Some(FIRST + 2 * SECTION - 1));
+    assert_eq!(part_of(&compared.unwrap_err()), found);
+    restore();
+    built.patch(".segment", |bytes| {
+        change_record(bytes, 1, |record| record.parent_hash = B256::repeat_byte(3));
+    });
+    let [alone, compared] = built.verdicts(&chain);
+    assert_eq!(part_of(&alone.unwrap_err()).0, Part::Section { section: 1 });
+    let found = (Part::Section { section: 1 }, Some(FIRST + SECTION));
+    assert_eq!(part_of(&compared.unwrap_err()), found);
+    restore();
+    for (place, known) in [(0, true), (4_000, false), (8_191, true)] {
+        built.patch(".segment", |bytes| {
+            let at = usize::try_from(header_of(bytes).hashes_at(1)).unwrap();
+            bytes[at + place * 32] ^= 1;
+            let crc = crc32c::crc32c(&bytes[at..at + 8192 * 32]);
+            change_record(bytes, 1, |record| record.hashes_crc = crc);
+        });
+        let [alone, compared] = built.verdicts(&chain);
+        assert_eq!(alone.is_err(), known, "{place}");
+        let found = (Part::BlockHashes { section: 1 }, Some(FIRST + SECTION + place as u64));
+        assert_eq!(part_of(&compared.unwrap_err()), found);
+        restore();
+    }
+
+    // What has no checksum must be zero, and nothing may be left out or lie elsewhere.
+    let header = header_of(&segment);
+    let last = segment.len() - 1;
+    let at = usize::try_from(header.data_at()).unwrap();
+    let entries: Vec<_> = (0..2048).map(|row| entry_of(&segment, &header, row)).collect();
+    let padded =
+        (0..2048_u16).find(|&row| !entries[usize::from(row)].data_len().is_multiple_of(UNIT));
+    let mut places = vec![(at - 1, Part::SegmentHeader)];
+    if let Some(row) = padded {
+        let entry = &entries[usize::from(row)];
+        let end = at + entry.start as usize * UNIT + entry.data_len();
+        places.push((end, Part::Row { row, section: 1 }));
+    }
+    for (place, part) in places {
+        assert_eq!(segment[place], 0, "{place} of {last}");
+        built.patch(".segment", |bytes| bytes[place] = 5);
+        let [alone, _] = built.verdicts(&chain);
+        let error = alone.unwrap_err();
+        assert_eq!(part_of(&error).0, part);
+        assert!(matches!(error, IndexError::Damaged { offset, .. } if offset == place as u64));
+        restore();
+    }
+    built.patch(".segment", |bytes| {
+        let mut entry = entries[7];
+        entry.start = entries[6].start;
+        put_entry(bytes, &header, 7, &entry);
+    });
+    let [alone, _] = built.verdicts(&chain);
+    let part = part_of(&alone.unwrap_err()).0;
+    assert!(matches!(part, Part::RowEntry { row: 7 } | Part::Row { row: 7, .. }), "{part}");
+    restore();
+}
+
+#[test]
+fn unsealed_blocks_are_compared_one_by_one() {
+    let headers = headers(0);
+    let chain = chain_of(&headers);
+    let built = Built::new("unsealed", &headers, false);
+    let names = std::fs::read_dir(&built.0).unwrap().map(|entry| entry.unwrap().path());
+    let tail =
+        names.into_iter().find(|path| path.extension().is_some_and(|e| e == "tail")).unwrap();
+    let whole = std::fs::read(&tail).unwrap();
+    let generation = u64::from_str_radix(tail.file_stem().unwrap().to_str().unwrap(), 16).unwrap();
+    for field in 0..4 {
+        let mut number = 0;
+        built.patch(".tail", |bytes| {
+            // The tenth block.
+            let slot = 9;
+            let at = usize::try_from(SlotPlace::offset(slot)).unwrap();
+            let bytes = &mut bytes[at..at + SLOT];
+            let old: &[u8; SLOT] = (&*bytes).try_into().unwrap();
+            let (slot_of, durable) = Slot::from_bytes(generation, slot, old).unwrap();
+            let Slot::Row(mut row) = slot_of else { panic!("a block") };
+            match field {
+                0 => row.time += 1,
+                1 => row.gas_used += 1,
+                2 => row.hash.0[0] ^= 1,
+                _ => row.bloom[255 - 77 / 8] ^= 1 << (77 % 8),
+            }
+            number = row.number;
+            let place = SlotPlace { generation, slot, durable };
+            bytes.copy_from_slice(&Slot::Row(row).to_bytes(place));
+        });
+        assert_eq!(number, FIRST + SECTIONS * SECTION + 9);
+        let [alone, compared] = built.verdicts(&chain);
+        assert_eq!(alone, Ok(()), "{field}");
+        let error = compared.unwrap_err();
+        assert_eq!(part_of(&error), (Part::Unsealed, Some(number)));
+        let what = ["its time is", "gas, the index has", "its hash is", "bit 77 is"][field];
+        assert!(error.to_string().contains(what), "{error}");
+        std::fs::write(&tail, &whole).unwrap();
+    }
+    // A tail that goes on from another block than the last sealed one.
+    let error = IndexError::Damaged {
+        file: String::new(),
+        offset: 0,
+        part: Part::TailHeader,
+        damage: Damage::Contradiction(String::new()),
+    };
+    built.patch(".segment", |bytes| {
+        change_record(bytes, 1, |record| record.last_hash = B256::repeat_byte(4));
+    });
+    let [alone, _] = built.verdicts(&chain);
+    assert_eq!(part_of(&alone.unwrap_err()).0, part_of(&error).0);
+}

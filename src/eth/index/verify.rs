@@ -1,0 +1,460 @@
+//! All of an index checked: by itself, and against headers.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+use alloy_primitives::B256;
+
+use super::directory::{Directory, RowCounts, data_at};
+use super::error::{Damage, IndexError, Part};
+use super::format::segment::{FILL_CLASSES, ROW, SectionRecord, UNIT, fill_class};
+use super::format::tail::{SLOT, TailRow};
+use super::format::{SECTION, contradiction};
+use super::reader::Index;
+use super::reader::segment::Segment;
+use super::rows::Rows;
+use super::section::{Section, SectionRow, Turner};
+use super::storage::{ReadAt, Storage};
+use crate::eth::bloom::{self, BITS};
+use crate::eth::header::HeaderChain;
+use crate::simd::Backend;
+
+/// What a check read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Blocks, all of which were looked at.
+    pub blocks: u64,
+    /// Sealed sections of 8,192 blocks.
+    pub sections: u64,
+    /// Bytes of the segments, and of the tail as far as it counts.
+    pub bytes: u64,
+}
+
+/// What headers were compared with an index.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// The blocks; none without headers.
+    pub blocks: Option<RangeInclusive<u64>>,
+    /// Sealed sections of which all headers were given.
+    pub sections: u64,
+}
+
+impl<S: Storage> Index<S> {
+    /// Reads all of the index and checks what it says against itself: every checksum, the bits of
+    /// each row against their count, the bits of each header against how full the record says
+    /// that filters are, lists in order, block hashes, and the chain of hashes from section to
+    /// section and to the unsealed blocks.
+    ///
+    /// This finds accidents. Someone who meant to can build an index that passes and is false: that
+    /// is found by a [`Verifier`].
+    ///
+    /// `progress` is told how many bytes are done and how many there are.
+    ///
+    /// # Errors
+    /// The first damage, or of the storage.
+    ///
+    /// # Cost
+    /// All bytes are read, and each bit is counted.
+    pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<Checked, IndexError> {
+        let tail = self.tail();
+        let of_tail = (tail.len() * SLOT) as u64;
+        let sealed = self.segments().iter().map(|segment| segment.header.file_len());
+        let total = sealed.sum::<u64>() + of_tail;
+        let mut last = None;
+        let mut done = 0;
+        for segment in self.segments() {
+            let length = segment.header.file_len();
+            segment.file.will_need(0..length);
+            check_segment(segment, &mut last, |share| progress(done + share, total))?;
+            done += length;
+        }
+        let parent = tail.parent_hash;
+        if let Some(last) = last.filter(|last| *last != parent) {
+            let what = format!("it goes on from {parent}, and the last sealed block is {last}");
+            return Err(contradiction(&self.tail_name(), 0, Part::TailHeader, what));
+        }
+        progress(total, total);
+        let blocks = self.numbers().map_or(0, |numbers| numbers.end() - numbers.start() + 1);
+        Ok(Checked { blocks, sections: self.sealed() / SECTION as u64, bytes: total })
+    }
+
+    /// Compares the index with headers that are given in stretches.
+    pub fn verifier(&self) -> Verifier<'_, S> {
+        Verifier {
+            index: self,
+            rows: None,
+            turner: Turner::new(),
+            last: None,
+            compared: Verified::default(),
+        }
+    }
+
+    /// Compares the index with the headers of a chain: as a [`Verifier`].
+    ///
+    /// # Errors
+    /// As of [`Verifier::add`].
+    pub fn verify(&self, backend: Backend, chain: &HeaderChain) -> Result<Verified, IndexError> {
+        let mut verifier = self.verifier();
+        verifier.add(backend, chain)?;
+        verifier.finish(backend)
+    }
+}
+
+/// Compares an index with headers, bit by bit.
+///
+/// Of each block, its hash where the index has it, and the bits of its filter; of unsealed ones
+/// also time and gas. Of a section of which all headers are given, all that its record says: fills,
+/// gas, times and hashes. Blocks of which no header is given are not looked at.
+///
+/// # Cost
+/// Memory for the headers of a section, 2.6 MB, and as much to turn them.
+pub struct Verifier<'a, S: Storage> {
+    index: &'a Index<S>,
+    /// The headers of a sealed section so far.
+    rows: Option<Rows>,
+    turner: Turner,
+    /// Hash of the last block.
+    last: Option<B256>,
+    compared: Verified,
+}
+
+impl<S: Storage> core::fmt::Debug for Verifier<'_, S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Verifier").field("compared", &self.compared).finish_non_exhaustive()
+    }
+}
+
+impl<S: Storage> Verifier<'_, S> {
+    /// Compares the blocks of a chain, which go on where the last ones ended.
+    ///
+    /// # Errors
+    /// - [`IndexError::Differs`]: a block with something else, or of another branch;
+    /// - [`IndexError::Range`]: blocks that the index doesn't have;
+    /// - [`IndexError::Gap`], [`IndexError::Parent`]: blocks that don't go on from the last ones;
+    /// - damage, or of the storage.
+    ///
+    /// # Cost
+    /// The headers are turned, and the rows of their sections read.
+    pub fn add(&mut self, backend: Backend, chain: &HeaderChain) -> Result<(), IndexError> {
+        let (Some(numbers), Some(parent)) = (chain.numbers(), chain.parent_hash()) else {
+            return Ok(());
+        };
+        self.index.require(&numbers)?;
+        let (first, last) = (*numbers.start(), *numbers.end());
+        let start = match &self.compared.blocks {
+            Some(blocks) if first.checked_sub(1) != Some(*blocks.end()) => {
+                return Err(IndexError::Gap { last: *blocks.end(), found: first });
+            }
+            Some(blocks) => *blocks.start(),
+            None => first,
+        };
+        if let Some(expected) = self.last.filter(|last| *last != parent) {
+            return Err(IndexError::Parent { number: first, expected, found: parent });
+        }
+        let unsealed = self.index.tail().first;
+        let mut parent_hash = parent;
+        for block in chain.blocks() {
+            let row = TailRow {
+                number: block.number,
+                hash: block.hash,
+                time: block.timestamp,
+                gas_used: block.gas_used,
+                bloom: *block.bloom,
+            };
+            if block.number < unsealed {
+                let rows = self.rows.get_or_insert_with(|| Rows::new(block.number, parent_hash));
+                rows.push(&row);
+                let index_first = unsealed - self.index.sealed();
+                if (block.number - index_first + 1).is_multiple_of(SECTION as u64) {
+                    self.section(backend)?;
+                }
+            } else {
+                self.unsealed(&row, parent_hash)?;
+            }
+            parent_hash = block.hash;
+        }
+        self.compared.blocks = Some(start..=last);
+        self.last = Some(parent_hash);
+        Ok(())
+    }
+
+    /// Compares what is left, and says what was compared.
+    ///
+    /// # Errors
+    /// As of [`add`](Self::add).
+    pub fn finish(mut self, backend: Backend) -> Result<Verified, IndexError> {
+        self.section(backend)?;
+        Ok(self.compared)
+    }
+
+    /// A block of the tail.
+    fn unsealed(&self, row: &TailRow, parent: B256) -> Result<(), IndexError> {
+        let (tail, number) = (self.index.tail(), row.number);
+        let index = usize::try_from(number - tail.first).expect("in memory");
+        let hash = tail.hashes[index];
+        let differs = |what: String| {
+            let file = self.index.tail_name();
+            Err(IndexError::Differs { file, part: Part::Unsealed, number, what })
+        };
+        if hash != row.hash {
+            return differs(format!("its hash is {}, the index has {hash}", row.hash));
+        }
+        if tail.parent_of(number) != parent {
+            let had = tail.parent_of(number);
+            return differs(format!("its parent is {parent}, the index has {had}"));
+        }
+        let (time, gas) = (tail.times[index], tail.gas[index]);
+        if time != row.time {
+            return differs(format!("its time is {}, the index has {time}", row.time));
+        }
+        if gas != row.gas_used {
+            return differs(format!("it used {} gas, the index has {gas}", row.gas_used));
+        }
+        let own = &tail.blooms[index];
+        let bit = |filter: &[u8; 256], position: u16| {
+            let (byte, mask) = bloom::byte_and_mask(position);
+            filter[byte] & mask != 0
+        };
+        let other = (0..2048).find(|&position| bit(own, position) != bit(&row.bloom, position));
+        other.map_or(Ok(()), |position| differs(bit_differs(position, bit(&row.bloom, position))))
+    }
+
+    /// The headers of a section, or of a part of one, are there.
+    fn section(&mut self, backend: Backend) -> Result<(), IndexError> {
+        let Some(rows) = self.rows.take().filter(|rows| rows.len() > 0) else { return Ok(()) };
+        let (segment, section, before) = self.index.place(rows.first);
+        let asked = Asked { segment, section, before, rows: &rows };
+        asked.hashes()?;
+        let settings = &segment.header.settings;
+        let turned = self.turner.turn(backend, &padded(&rows, before), settings);
+        asked.bits(&turned)?;
+        self.turner.give_back([turned]);
+        if rows.len() == SECTION {
+            self.compared.sections += 1;
+        }
+        Ok(())
+    }
+}
+
+fn bit_differs(position: u16, of_header: bool) -> String {
+    let set = |set: bool| if set { "set" } else { "not set" };
+    format!("bit {position} is {} in its filter, {} in the index", set(of_header), set(!of_header))
+}
+
+/// Headers of a section that is to be compared with them.
+struct Asked<'a, F> {
+    segment: &'a Segment<F>,
+    section: u32,
+    /// Headers of the section that are before those given.
+    before: usize,
+    rows: &'a Rows,
+}
+
+impl<F: ReadAt> Asked<'_, F> {
+    fn differs(&self, part: Part, index: usize, what: String) -> IndexError {
+        let number = self.rows.first + index as u64;
+        IndexError::Differs { file: self.segment.name.clone(), part, number, what }
+    }
+
+    /// Hashes: of each block where there is a column, of the first and the last in any case.
+    fn hashes(&self) -> Result<(), IndexError> {
+        let Self { segment, section, before, rows } = *self;
+        let part = Part::Section { section };
+        let check = |part: Part, index: usize, own: B256| {
+            let hash = rows.hashes[index];
+            let what = || format!("its hash is {hash}, the index has {own}");
+            if own == hash { Ok(()) } else { Err(self.differs(part, index, what())) }
+        };
+        if let Some(hashes) = segment.block_hashes(section)? {
+            for (index, &own) in hashes[before..][..rows.len()].iter().enumerate() {
+                check(Part::BlockHashes { section }, index, own)?;
+            }
+        }
+        let record = segment.record(section)?;
+        if before == 0 {
+            check(part, 0, record.first_hash)?;
+            let (own, parent) = (record.parent_hash, rows.parent_hash);
+            if own != parent {
+                let what = format!("its parent is {parent}, the index has {own}");
+                return Err(self.differs(part, 0, what));
+            }
+        }
+        if before + rows.len() == SECTION {
+            check(part, rows.len() - 1, record.last_hash)?;
+        }
+        Ok(())
+    }
+
+    /// The bits of all rows, and of a whole section what its record says of fills, times and gas.
+    fn bits(&self, turned: &Section) -> Result<(), IndexError> {
+        let Self { segment, section, before, rows } = *self;
+        // Bits of the headers that are given.
+        let mut given = [0_u8; ROW];
+        for header in before..before + rows.len() {
+            given[header / 8] |= 1 << (header % 8);
+        }
+        let directory = Directory::read(segment)?;
+        let mut own = [0; ROW];
+        for (row, SectionRow(of_headers)) in (0..).zip(turned.rows.iter()) {
+            directory.row(row, section, &mut own)?;
+            let lines = own.as_chunks::<64>().0.iter().zip(of_headers.as_chunks::<64>().0);
+            let same = |((own, other), given): ((&[u8; 64], &[u8; 64]), &[u8; 64])| {
+                own.iter().zip(other).zip(given).all(|((own, other), given)| own & given == *other)
+            };
+            if lines.zip(given.as_chunks::<64>().0).all(same) {
+                continue;
+            }
+            let bit = |bytes: &[u8; ROW], header: usize| bytes[header / 8] >> (header % 8) & 1 != 0;
+            let headers = before..before + rows.len();
+            let header = headers.clone().find(|&i| bit(&own, i) != bit(of_headers, i));
+            let header = header.unwrap_or(headers.start);
+            let what = bit_differs(row, bit(of_headers, header));
+            return Err(self.differs(Part::Row { row, section }, header - before, what));
+        }
+        if rows.len() < SECTION {
+            return Ok(());
+        }
+        let (own, other) = (segment.record(section)?, &turned.record);
+        let what = if own.fills != other.fills {
+            "how full the filters are"
+        } else if own.gas != other.gas || own.most_gas != other.most_gas {
+            "the gas used"
+        } else if own != *other {
+            "times or the checksum of hashes"
+        } else {
+            return Ok(());
+        };
+        let what = format!("{what} of the section that ends here is not as the headers have it");
+        Err(self.differs(Part::Section { section }, SECTION - 1, what))
+    }
+}
+
+/// The headers at their places in a section, among empty ones.
+fn padded(rows: &Rows, before: usize) -> Cow<'_, Rows> {
+    if rows.len() == SECTION {
+        return Cow::Borrowed(rows);
+    }
+    let mut all = Rows::new(rows.first - before as u64, B256::ZERO);
+    let behind = SECTION - before - rows.len();
+    all.hashes = [&vec![B256::ZERO; before], &rows.hashes[..], &vec![B256::ZERO; behind]].concat();
+    all.times = [&vec![0; before], &rows.times[..], &vec![0; behind]].concat();
+    all.gas = [&vec![0; before], &rows.gas[..], &vec![0; behind]].concat();
+    all.blooms = [&vec![[0; 256]; before], &rows.blooms[..], &vec![[0; 256]; behind]].concat();
+    Cow::Owned(all)
+}
+
+/// Checks a segment. `last` is the hash of the block before it, then of its last.
+fn check_segment<F: ReadAt>(
+    segment: &Segment<F>,
+    last: &mut Option<B256>,
+    mut progress: impl FnMut(u64),
+) -> Result<(), IndexError> {
+    let header = &segment.header;
+    let sections = header.sections as usize;
+    let mut records = vec![];
+    for section in 0..header.sections {
+        let record = segment.record(section)?;
+        check_record(segment, section, &record, *last)?;
+        *last = Some(record.last_hash);
+        records.push(record);
+    }
+    let hashes = if header.settings.block_hashes { header.sections } else { 0 };
+    check_zeros(segment, header.hashes_at(hashes), header.data_at(), Part::SegmentHeader)?;
+
+    let directory = Directory::read(segment)?;
+    let mut counts: Vec<RowCounts> = vec![];
+    counts.resize_with(sections, RowCounts::default);
+    let mut bits = [0; ROW];
+    let mut unit = 0;
+    for (row, entry) in (0..).zip(&directory.entries) {
+        let part = Part::RowEntry { row };
+        if u64::from(entry.start) != unit {
+            let what =
+                format!("its data start at unit {}, those before end at {unit}", entry.start);
+            return Err(contradiction(&segment.name, header.entry_at(row), part, what));
+        }
+        for (section, counts) in (0..).zip(&mut counts) {
+            directory.row(row, section, &mut bits)?;
+            counts.add(&bits);
+        }
+        let end = data_at(header, entry) + entry.data_len() as u64;
+        let behind = end.next_multiple_of(UNIT as u64);
+        let last = Part::Row { row, section: header.sections - 1 };
+        check_zeros(segment, end, behind, last)?;
+        unit += entry.data_len().div_ceil(UNIT) as u64;
+        progress(behind);
+    }
+    if unit != u64::from(header.data_units) {
+        let what = format!("{} units of data, and its rows have {unit}", header.data_units);
+        return Err(contradiction(&segment.name, 0, Part::SegmentHeader, what));
+    }
+    for (section, (record, counts)) in (0..).zip(records.iter().zip(&counts)) {
+        let mut fills = vec![0_u16; BITS + 1];
+        counts.of_headers().iter().for_each(|&ones| fills[usize::from(ones)] += 1);
+        if fills[..] != record.fills[..] {
+            let part = Part::Section { section };
+            let what = "its rows give other fills than it says";
+            return Err(contradiction(&segment.name, header.record_at(section), part, what));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the record of a section against what stands before it, its block hashes, and itself.
+fn check_record<F: ReadAt>(
+    segment: &Segment<F>,
+    section: u32,
+    record: &SectionRecord,
+    last: Option<B256>,
+) -> Result<(), IndexError> {
+    let at = segment.header.record_at(section);
+    let wrong =
+        |what: String| Err(contradiction(&segment.name, at, Part::Section { section }, what));
+    let parent = record.parent_hash;
+    if let Some(last) = last.filter(|last| *last != parent) {
+        return wrong(format!("it goes on from {parent}, and the section before ends with {last}"));
+    }
+    if let Some(hashes) = segment.block_hashes(section)? {
+        let ends = (hashes[0], hashes[SECTION - 1]);
+        if ends != (record.first_hash, record.last_hash) {
+            return wrong(format!(
+                "its first and last block are {} and {}, the block hashes have {} and {}",
+                record.first_hash, record.last_hash, ends.0, ends.1
+            ));
+        }
+    }
+    let mut blocks = [0_u64; FILL_CLASSES];
+    for (ones, &filters) in (0..).zip(record.fills.iter()) {
+        blocks[fill_class(ones)] += u64::from(filters);
+    }
+    for (class, &blocks) in blocks.iter().enumerate() {
+        let (gas, most) = (record.gas[class], record.most_gas[class]);
+        if most > gas || gas > most.saturating_mul(blocks) {
+            return wrong(format!(
+                "{blocks} blocks of class {class} used {gas} gas, and none more than {most}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the bytes between two parts are zeros.
+fn check_zeros<F: ReadAt>(
+    segment: &Segment<F>,
+    from: u64,
+    to: u64,
+    part: Part,
+) -> Result<(), IndexError> {
+    let mut bytes = vec![0; usize::try_from(to - from).expect("less than a page")];
+    segment.read(&mut bytes, from)?;
+    let Some(at) = bytes.iter().position(|&byte| byte != 0) else { return Ok(()) };
+    let what = format!("byte {} behind it is 0x{:02x}, not zero", at + 1, bytes[at]);
+    let damage = Damage::Contradiction(what);
+    Err(IndexError::Damaged { file: segment.name.clone(), offset: from + at as u64, part, damage })
+}

@@ -1,0 +1,220 @@
+//! What a writer writes, and in which order.
+//!
+//! Slots are appended to the tail, which is then synced. Everything else is written into new
+//! files: segments, then a tail with all blocks behind them, all of them synced, then the manifest
+//! that names them. Only when that is durable do the files go that no longer count. So at each
+//! instant there is a manifest on disk whose files are whole.
+
+use alloc::vec::Vec;
+
+use super::Writer;
+use crate::eth::index::error::{IndexError, Operation};
+use crate::eth::index::files::{self, failed};
+use crate::eth::index::format::manifest::{self, Manifest};
+use crate::eth::index::format::tail::{SLOT, Slot, SlotPlace, TailHeader, TailRow};
+use crate::eth::index::format::{SECTION, SegmentId, segments};
+use crate::eth::index::rows::Rows;
+use crate::eth::index::seal::{OldSegment, Source, write_segment};
+use crate::eth::index::storage::{Append, FileKind, WriteStorage};
+
+/// What errors name where names could not be made durable.
+pub(super) const FOLDER: &str = ".";
+
+/// What is on disk.
+pub(super) struct Disk<A> {
+    pub(super) manifest: Manifest,
+    /// Of the tail, once it is open for writing.
+    pub(super) appender: Option<A>,
+    /// Slots of the tail.
+    pub(super) slots: u32,
+    /// How many of them are durable.
+    pub(super) durable: u32,
+    /// How many blocks the tail has.
+    pub(super) rows: usize,
+    /// How many of them, from the first on, the writer has, too.
+    pub(super) kept: usize,
+    /// Whether the tail can be appended to: nothing stands behind its slots, and all are durable.
+    pub(super) whole: bool,
+}
+
+impl<A> Disk<A> {
+    /// Whether slots for what is new go into the tail. There is an end to roll-backs and what
+    /// they take off: at some length a tail is written anew.
+    pub(super) fn has_room(&self, rows: &Rows) -> bool {
+        let slots = self.slots as usize + 2 + rows.len() - self.kept;
+        self.whole && slots <= rows.len() + 2 * SECTION
+    }
+}
+
+/// Slots, byte by byte.
+struct Slots {
+    place: SlotPlace,
+    bytes: Vec<u8>,
+}
+
+impl Slots {
+    fn push(&mut self, slot: &Slot) {
+        self.bytes.extend(slot.to_bytes(self.place));
+        self.place.slot += 1;
+    }
+
+    fn push_rows(&mut self, rows: &Rows, from: usize) {
+        self.bytes.reserve((rows.len() - from) * SLOT);
+        for index in from..rows.len() {
+            self.push(&Slot::Row(TailRow {
+                number: rows.first + index as u64,
+                hash: rows.hashes[index],
+                time: rows.times[index],
+                gas_used: rows.gas[index],
+                bloom: rows.blooms[index],
+            }));
+        }
+    }
+}
+
+impl<S: WriteStorage> Writer<S> {
+    /// Appends to the tail what is new.
+    pub(super) fn append_slots(&mut self) -> Result<(), IndexError> {
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        let name = disk.manifest.tail();
+        let generation = disk.manifest.generation;
+        let place = SlotPlace { generation, slot: disk.slots, durable: disk.durable };
+        let mut slots = Slots { place, bytes: Vec::new() };
+        if disk.kept < disk.rows {
+            let next = self.rows.first + disk.kept as u64;
+            slots.push(&Slot::RollBack { number: next - 1, hash: self.rows.parent_of(next) });
+        }
+        slots.push_rows(&self.rows, disk.kept);
+        if slots.bytes.is_empty() {
+            return Ok(());
+        }
+        let mut appender = match disk.appender.take() {
+            Some(appender) => appender,
+            None => self.storage.append_to(&name).map_err(failed(Operation::Open, &name, 0))?,
+        };
+        let offset = SlotPlace::offset(disk.slots);
+        appender.append(&slots.bytes).map_err(failed(Operation::Append, &name, offset))?;
+        appender.sync().map_err(failed(Operation::Sync, &name, offset))?;
+
+        let durable = slots.place.slot;
+        let end = SlotPlace::offset(durable);
+        let place = SlotPlace { generation, slot: durable, durable };
+        let synced = Slot::Synced.to_bytes(place);
+        appender.append(&synced).map_err(failed(Operation::Append, &name, end))?;
+        disk.appender = Some(appender);
+        disk.slots = durable + 1;
+        disk.durable = durable;
+        disk.rows = self.rows.len();
+        disk.kept = disk.rows;
+        Ok(())
+    }
+
+    /// Writes the sections in memory, and the blocks behind into a new tail.
+    pub(super) fn commit(&mut self) -> Result<(), IndexError> {
+        // Until it ends well.
+        self.failed = true;
+        if self.disk.is_none() && !self.sections.is_empty() {
+            // Segments never lie about without a manifest.
+            let parent_hash = self.sections[0].record.parent_hash;
+            self.disk = Some(self.publish(0, &Rows::new(self.first, parent_hash))?);
+        }
+        let old = self.disk.as_ref().map_or(0, |disk| disk.manifest.sections);
+        let added = u32::try_from(self.sections.len()).unwrap_or(u32::MAX);
+        let number = self.rows.first;
+        let sections = old.checked_add(added).ok_or(IndexError::Number { number })?;
+        for id in segments(sections).filter(|&id| !segments(old).any(|old| old == id)) {
+            self.write_segment(old, id)?;
+        }
+        self.disk = Some(self.publish(sections, &self.rows)?);
+        self.turner.give_back(self.sections.drain(..));
+        for id in segments(old).filter(|&id| !segments(sections).any(|new| new == id)) {
+            self.remove(&id.name());
+        }
+        self.failed = false;
+        Ok(())
+    }
+
+    /// Writes a segment of sections in memory, and of older segments up to section `old`.
+    fn write_segment(&self, old: u32, id: SegmentId) -> Result<(), IndexError> {
+        let end = id.section + id.sections;
+        let first = |section: u32| self.first + u64::from(section) * SECTION as u64;
+        let ids: Vec<_> =
+            segments(old).filter(|old| (id.section..end).contains(&old.section)).collect();
+        let mut older = Vec::with_capacity(ids.len());
+        for &id in &ids {
+            older.push(files::open(&self.storage, &id.name(), FileKind::Sealed)?);
+        }
+        let mut opened = Vec::with_capacity(ids.len());
+        for (&id, file) in ids.iter().zip(&older) {
+            opened.push(OldSegment::open(&self.settings, id, first(id.section), file)?);
+        }
+        let from = id.section.max(old) - old;
+        let sections = &self.sections[from as usize..(end - old) as usize];
+        let sources: Vec<_> = opened
+            .iter()
+            .map(Source::Segment)
+            .chain(sections.iter().map(Source::Section))
+            .collect();
+        let name = id.name();
+        let mut file = self.create(&name)?;
+        write_segment(&self.settings, id, first(id.section), &sources, &mut file)?;
+        file.sync().map_err(failed(Operation::Sync, &name, 0))
+    }
+
+    /// Writes a tail of these blocks and the manifest that names it. Returns what is on disk now.
+    fn publish(&self, sections: u32, rows: &Rows) -> Result<Disk<S::Appender>, IndexError> {
+        let old = self.disk.as_ref().map(|disk| &disk.manifest);
+        // Another one than the last is all it must be.
+        let generation = old.map_or(0, |old| old.generation.wrapping_add(1));
+        let settings = self.settings.clone();
+        let manifest = Manifest { settings, sections, first: self.first, generation };
+        let (rows_len, number) = (rows.len(), rows.next());
+        let slots = u32::try_from(rows_len).map_err(|_| IndexError::Number { number })?;
+        let (first, parent_hash) = (rows.first, rows.parent_hash);
+        let header = TailHeader { generation, durable: slots, first, parent_hash };
+        let place = SlotPlace { generation, slot: 0, durable: 0 };
+        let mut tail = Slots { place, bytes: header.to_bytes(&self.settings).to_vec() };
+        tail.push_rows(rows, 0);
+        let appender = self.write(&manifest.tail(), &tail.bytes)?;
+        self.sync_names()?;
+
+        let new = manifest::NEW;
+        self.write(new, &manifest.to_bytes())?;
+        let renamed = self.storage.rename(new, manifest::NAME);
+        renamed.map_err(failed(Operation::Rename, new, 0))?;
+        self.sync_names()?;
+        if let Some(old) = old {
+            self.remove(&old.tail());
+        }
+        Ok(Disk {
+            manifest,
+            appender: Some(appender),
+            slots,
+            durable: slots,
+            rows: rows_len,
+            kept: rows_len,
+            whole: true,
+        })
+    }
+
+    /// Writes a file that is durable but for its name.
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<S::Appender, IndexError> {
+        let mut file = self.create(name)?;
+        file.append(bytes).map_err(failed(Operation::Append, name, 0))?;
+        file.sync().map_err(failed(Operation::Sync, name, 0))?;
+        Ok(file)
+    }
+
+    fn create(&self, name: &str) -> Result<S::Appender, IndexError> {
+        self.storage.create(name).map_err(failed(Operation::Create, name, 0))
+    }
+
+    pub(super) fn sync_names(&self) -> Result<(), IndexError> {
+        self.storage.sync_names().map_err(failed(Operation::Sync, FOLDER, 0))
+    }
+
+    /// Removes a file that does not count. One that stays does no harm.
+    pub(super) fn remove(&self, name: &str) {
+        let _ = self.storage.remove(name);
+    }
+}

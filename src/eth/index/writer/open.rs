@@ -1,0 +1,141 @@
+//! A writer opened: on what an earlier one left behind.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use std::io;
+
+use alloy_primitives::B256;
+
+use super::commit::{Disk, FOLDER};
+use super::{CONFIRMATIONS, Turner, Writer};
+use crate::eth::index::error::{IndexError, Operation, Part};
+use crate::eth::index::files::{failed, read_manifest};
+use crate::eth::index::format::manifest::{self, Manifest};
+use crate::eth::index::format::{SegmentId, Settings, contradiction, segments};
+use crate::eth::index::reader::segment::Segment;
+use crate::eth::index::rows::Rows;
+use crate::eth::index::storage::{Storage, WriteStorage};
+use crate::eth::index::tail::Tail;
+use crate::simd::Backend;
+
+/// The file that errors name where the lock can't be taken.
+const LOCK: &str = "lock";
+
+impl<S: WriteStorage> Writer<S> {
+    /// Opens an index, or prepares one where there is none: until the first [`sync`](Self::sync)
+    /// with blocks, nothing is written but the lock.
+    ///
+    /// What an interrupted writer left behind is taken up to where it is whole; files that don't
+    /// count are removed.
+    ///
+    /// # Errors
+    /// - [`IndexError::Locked`]: another one is writing;
+    /// - [`IndexError::OtherChain`], [`IndexError::OtherHashes`]: an index of something else;
+    /// - [`IndexError::NoIndex`]: there are segments, but no manifest;
+    /// - of the storage, or what is damaged. Of segments only header and length are looked at,
+    ///   and the hash of the last block.
+    ///
+    /// # Cost
+    /// Some reads for each segment, and all of the tail.
+    pub fn open(storage: S, settings: &Settings) -> Result<Self, IndexError> {
+        let lock = storage.lock().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => IndexError::Locked,
+            _ => failed(Operation::Lock, LOCK, 0)(error),
+        })?;
+        let manifest = match read_manifest(&storage) {
+            Ok(manifest) => Some(manifest),
+            Err(IndexError::NoIndex) => None,
+            Err(error) => return Err(error),
+        };
+        let names = storage.names().map_err(failed(Operation::Open, FOLDER, 0))?;
+        if manifest.is_none() && names.iter().any(|name| segment_id(name).is_some()) {
+            return Err(IndexError::NoIndex);
+        }
+        let mut writer = Self {
+            storage,
+            _lock: lock,
+            settings: settings.clone(),
+            confirmations: CONFIRMATIONS,
+            backend: Backend::best(),
+            disk: None,
+            first: 0,
+            sections: Vec::new(),
+            turner: Turner::new(),
+            rows: Rows::new(0, B256::ZERO),
+            failed: false,
+        };
+        if let Some(manifest) = manifest {
+            writer.take_over(manifest, &names)?;
+        }
+        Ok(writer)
+    }
+
+    /// Goes on where the manifest says.
+    fn take_over(&mut self, manifest: Manifest, names: &[String]) -> Result<(), IndexError> {
+        let (asked, found) = (&self.settings, &manifest.settings);
+        if found.chain != asked.chain {
+            let (index, asked) = (found.chain.clone(), asked.chain.clone());
+            return Err(IndexError::OtherChain { index, asked });
+        }
+        if found.block_hashes != asked.block_hashes {
+            return Err(IndexError::OtherHashes { index: found.block_hashes });
+        }
+        // The one who renamed it may have been stopped before it was durable.
+        self.sync_names()?;
+        let tail = Tail::open(&self.storage, &manifest)?;
+        check_segments(&self.storage, &manifest, &tail)?;
+        let counts = |name: &str| {
+            *name == manifest.tail()
+                || segment_id(name)
+                    .is_some_and(|id| segments(manifest.sections).any(|counts| counts == id))
+        };
+        for name in names.iter().filter(|name| is_ours(name) && !counts(name)) {
+            self.remove(name);
+        }
+        let whole = tail.is_whole();
+        let (slots, durable) = (tail.slots(), tail.durable());
+        self.rows = tail.into_rows();
+        self.first = manifest.first;
+        let rows = self.rows.len();
+        self.disk =
+            Some(Disk { manifest, appender: None, slots, durable, rows, kept: rows, whole });
+        Ok(())
+    }
+}
+
+/// Whether the segments are there, and the tail goes on from the last one.
+fn check_segments<S: Storage>(
+    storage: &S,
+    manifest: &Manifest,
+    tail: &Tail<S::File>,
+) -> Result<(), IndexError> {
+    let mut last = None;
+    for id in segments(manifest.sections) {
+        last = Some(Segment::open(storage, manifest, id)?);
+    }
+    let Some(last) = last else { return Ok(()) };
+    let hash = last.last_hash()?;
+    let parent = tail.rows().parent_hash;
+    if hash == parent {
+        return Ok(());
+    }
+    let what = format!("it goes on from {parent}, and the last sealed block is {hash}");
+    Err(contradiction(&manifest.tail(), 0, Part::TailHeader, what))
+}
+
+/// The segment that a file of this name would be.
+fn segment_id(name: &str) -> Option<SegmentId> {
+    let (section, sections) = name.strip_suffix(".segment")?.split_once('-')?;
+    let id = SegmentId { section: section.parse().ok()?, sections: sections.parse().ok()? };
+    (id.name() == name).then_some(id)
+}
+
+/// Whether a writer would give this name to a file that may not count any more.
+fn is_ours(name: &str) -> bool {
+    let is_tail = || {
+        let generation = u64::from_str_radix(name.strip_suffix(".tail")?, 16).ok()?;
+        Some(format!("{generation:016x}.tail") == name)
+    };
+    name == manifest::NEW || segment_id(name).is_some() || is_tail() == Some(true)
+}
