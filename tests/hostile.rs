@@ -15,6 +15,8 @@ mod eth_certificates;
 mod eth_fixtures;
 #[path = "hostile/eth_headers.rs"]
 mod eth_headers;
+#[path = "hostile/eth_index.rs"]
+mod eth_index;
 #[path = "hostile/filter_container.rs"]
 mod filter_container;
 #[path = "hostile/filter_scan.rs"]
@@ -25,8 +27,15 @@ mod fixtures;
 mod gcs_reading;
 #[path = "hostile/gcs_streams.rs"]
 mod gcs_streams;
+#[path = "hostile/index_files.rs"]
+mod index_files;
+#[path = "support/linked_headers.rs"]
+mod linked_headers;
 #[path = "hostile/log_queries.rs"]
 mod log_queries;
+#[path = "support/made_up_headers.rs"]
+#[expect(dead_code, reason = "files are damaged, not asked")]
+mod made_up_headers;
 #[path = "hostile/merkle.rs"]
 mod merkle;
 #[path = "support/mutation.rs"]
@@ -44,12 +53,17 @@ mod payloads;
 mod random_sets;
 #[path = "hostile/raw.rs"]
 mod raw;
+#[path = "support/recording_storage.rs"]
+#[expect(dead_code, reason = "nothing crashes here")]
+mod recording_storage;
 #[path = "support/regtest_headers.rs"]
 mod regtest_headers;
 #[path = "support/rng.rs"]
 mod rng;
 #[path = "hostile/scripts.rs"]
 mod scripts;
+#[path = "support/shared_folder.rs"]
+mod shared_folder;
 #[expect(dead_code, reason = "only the script reader and the payload writer")]
 mod slow_bip37;
 

@@ -2,6 +2,8 @@
 
 #[path = "properties/eth_bloom_laws.rs"]
 mod eth_bloom_laws;
+#[path = "properties/eth_index.rs"]
+mod eth_index;
 #[path = "properties/filter_laws.rs"]
 mod filter_laws;
 #[path = "properties/filter_scan.rs"]
@@ -12,6 +14,20 @@ mod gcs_laws;
 mod gcs_statistics;
 #[path = "properties/header_chain.rs"]
 mod header_chain;
+#[path = "properties/index_crashes.rs"]
+mod index_crashes;
+#[path = "properties/index_failures.rs"]
+mod index_failures;
+#[path = "properties/index_processes.rs"]
+mod index_processes;
+#[path = "support/index_sessions.rs"]
+mod index_sessions;
+#[path = "properties/index_writer.rs"]
+mod index_writer;
+#[path = "support/linked_headers.rs"]
+mod linked_headers;
+#[path = "support/made_up_headers.rs"]
+mod made_up_headers;
 #[path = "properties/matching_laws.rs"]
 mod matching_laws;
 #[path = "support/oracle.rs"]
@@ -22,10 +38,16 @@ mod random_block;
 #[path = "support/random_filters.rs"]
 #[expect(dead_code, reason = "filters come from strategies here, only elements of blocks are used")]
 mod random_filters;
+#[path = "support/recording_storage.rs"]
+#[expect(dead_code, reason = "files are damaged elsewhere")]
+mod recording_storage;
 #[path = "support/regtest_headers.rs"]
 mod regtest_headers;
 #[path = "support/rng.rs"]
 mod rng;
+#[path = "support/shared_folder.rs"]
+#[expect(dead_code, reason = "files are not damaged here")]
+mod shared_folder;
 #[expect(dead_code, reason = "only elements and payloads are used")]
 mod slow_bip37;
 #[path = "properties/statistics.rs"]

@@ -5,6 +5,9 @@
 mod checks;
 #[path = "support/entry_points.rs"]
 mod entry_points;
+#[path = "support/eth_fixtures.rs"]
+#[expect(dead_code, reason = "single headers")]
+mod eth_fixtures;
 #[path = "support/filter_blocks.rs"]
 mod filter_blocks;
 #[path = "support/fixtures.rs"]
@@ -13,6 +16,8 @@ mod fixtures;
 mod gcs_checks;
 #[path = "support/gcs_reading.rs"]
 mod gcs_reading;
+#[path = "support/linked_headers.rs"]
+mod linked_headers;
 #[expect(dead_code, reason = "what stands before the end of cut sets")]
 mod naive_gcs;
 #[path = "support/oracle.rs"]
@@ -25,6 +30,8 @@ mod tree_checks;
 mod bip158;
 #[path = "vectors/bip37.rs"]
 mod bip37;
+#[path = "vectors/eth_index.rs"]
+mod eth_index;
 #[path = "vectors/filter_container.rs"]
 mod filter_container;
 #[path = "vectors/geth_filters.rs"]

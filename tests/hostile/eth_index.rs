@@ -1,0 +1,132 @@
+//! Files of an index that are not as they were written.
+
+use alloy_primitives::B256;
+use chainsieve::eth::bloom;
+use chainsieve::eth::index::{Index, IndexError, Settings, WriteStorage as _, Writer};
+use chainsieve::eth::log_query::CompiledQuery;
+use chainsieve::simd::Backend;
+
+use crate::linked_headers::linked_headers;
+use crate::rng::Rng;
+use crate::shared_folder::SharedFolder;
+use crate::survives;
+
+const FILES: [&str; 2] = ["manifest", "00000000-01.segment"];
+
+/// One sealed section and a few headers behind it.
+fn folder() -> SharedFolder {
+    let mut rng = Rng::new(3);
+    let mut blooms = vec![[0; 256]; 8192 + 40];
+    for bloom in &mut blooms {
+        for _ in 0..rng.below(3) {
+            bloom::accrue(bloom, &bloom::positions(&rng.below(50).to_be_bytes()));
+        }
+        if rng.one_in(2) {
+            bloom::accrue(bloom, &bloom::positions(b"half"));
+        }
+    }
+    let folder = SharedFolder::default();
+    let settings = Settings::new("synthetic").expect("a label").with_block_hashes();
+    let mut writer = Writer::open(folder.clone(), &settings).expect("new").with_confirmations(10);
+    let chain = linked_headers(100, B256::ZERO, 0, &blooms);
+    writer.append(Backend::best(), &chain).expect("headers");
+    writer.sync().expect("in memory");
+    folder
+}
+
+fn queries() -> [CompiledQuery; 3] {
+    let some = |number: usize| bloom::positions(&number.to_be_bytes());
+    [
+        CompiledQuery::new(vec![vec![some(7)], vec![bloom::positions(b"half")]]),
+        CompiledQuery::new(vec![vec![some(1), some(2), bloom::positions(b"half")]]),
+        CompiledQuery::new(vec![vec![]]),
+    ]
+}
+
+/// All answers, or the first error.
+fn ask(folder: &SharedFolder) -> Result<Vec<Vec<u64>>, IndexError> {
+    let index = Index::open(folder.clone())?;
+    let numbers = index.numbers().ok_or(IndexError::Empty)?;
+    let mut answers = Vec::new();
+    for query in queries() {
+        let found = index.candidates(Backend::best(), &query, numbers.clone())?;
+        index.explain(&query, numbers.clone())?;
+        answers.push(found.iter().collect());
+    }
+    let (number, hash) = index.anchor(*numbers.start() + 4_000)?;
+    answers.push(vec![number, u64::from(hash[0])]);
+    Ok(answers)
+}
+
+fn is_tail(name: &str) -> bool {
+    name.rsplit('.').next() == Some("tail")
+}
+
+fn tail_of(folder: &SharedFolder) -> String {
+    let names = folder.names().expect("in memory");
+    names.into_iter().find(|name| is_tail(name)).expect("one tail")
+}
+
+#[test]
+fn bytes_that_are_others() {
+    let folder = folder();
+    let honest = ask(&folder).expect("sound");
+    assert!(honest[0].len() > 40 && honest[1].len() > 1_000 && honest[2].is_empty());
+    let mut rng = Rng::new(4);
+    let (mut errors, mut same) = (0, 0);
+    for name in [FILES[0], FILES[1], &tail_of(&folder)] {
+        let bytes = folder.bytes(name).expect("a file");
+        for round in 0..400 {
+            let mut damaged = bytes.clone();
+            let end = if round < 100 { bytes.len().min(5_000) } else { bytes.len() };
+            let at = rng.below(end);
+            damaged[at] ^= 1 << rng.below(8);
+            let copy = folder.copy().read_as_slices(round % 2 == 0);
+            copy.put(name, damaged);
+            match survives(name, &[], 0, 64 << 20, || ask(&copy)) {
+                Ok(answers) => {
+                    // The tail may end before a slot that nothing says to be durable.
+                    assert!(answers == honest || is_tail(name), "{name}: byte {at}");
+                    same += 1;
+                }
+                Err(
+                    IndexError::Damaged { file, .. }
+                    | IndexError::NotOfAnIndex { file, .. }
+                    | IndexError::Version { file, .. }
+                    | IndexError::Flags { file, .. },
+                ) => {
+                    assert_eq!(file, name, "byte {at}");
+                    errors += 1;
+                }
+                Err(error) => panic!("{name}: byte {at}: {error}"),
+            }
+        }
+    }
+    assert!(errors > 400 && same > 10, "{errors} errors, {same} answers");
+}
+
+#[test]
+fn files_that_are_cut_off_or_gone() {
+    let folder = folder();
+    for name in [FILES[0], FILES[1], &tail_of(&folder)] {
+        let bytes = folder.bytes(name).expect("a file");
+        let lengths = (0..bytes.len().min(400)).chain((400..bytes.len()).step_by(9_973));
+        for length in lengths {
+            for slices in [true, false] {
+                let copy = folder.copy().read_as_slices(slices);
+                copy.put(name, bytes[..length].to_vec());
+                let found = survives(name, &[], 0, 64 << 20, || ask(&copy));
+                assert!(matches!(&found, Err(IndexError::Damaged { .. })), "{length}: {found:?}");
+            }
+        }
+        let copy = folder.copy();
+        copy.remove(name).expect("there");
+        match ask(&copy) {
+            Err(IndexError::NoIndex) => assert_eq!(name, "manifest"),
+            Err(IndexError::Io { kind, file, .. }) => {
+                assert_eq!((kind, file.as_str()), (std::io::ErrorKind::NotFound, name));
+            }
+            found => panic!("{name}: {found:?}"),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Storage that fails: the error says where, the writer is not to be used any more, and what was
+//! acknowledged is there when the index is opened again.
+
+use alloy_primitives::B256;
+use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::index::{IndexError, Operation};
+use chainsieve::simd::Backend;
+
+use crate::index_sessions::{Session, check_synced, recovered};
+use crate::made_up_headers::Blocks;
+use crate::recording_storage::{Disk, Failure, Recorder};
+use crate::rng::Rng;
+
+/// The operation that an error names when a call fails; none where failing is no failure.
+fn operation(call: &str) -> Option<Operation> {
+    Some(match call {
+        "open" | "names" | "append_to" => Operation::Open,
+        "length" => Operation::Length,
+        "read" => Operation::Read,
+        "create" => Operation::Create,
+        "append" => Operation::Append,
+        "sync" | "sync_names" => Operation::Sync,
+        "rename" => Operation::Rename,
+        "lock" => Operation::Lock,
+        "remove" => return None,
+        call => panic!("{call}"),
+    })
+}
+
+/// All kinds of calls; with `sealed`, which then has 8,192 blocks, those of sealing, too.
+fn run(
+    session: &mut Session,
+    blocks: &mut Blocks,
+    sealed: &[HeaderChain],
+) -> Result<(), IndexError> {
+    for chain in sealed {
+        session.append(chain)?;
+        session.sync()?;
+    }
+    session.extend(blocks, 3)?;
+    session.sync()?;
+    session.extend(blocks, 3)?;
+    session.roll_back(blocks, 4)?;
+    session.extend(blocks, 1)?;
+    session.sync()?;
+    session.extend(blocks, 2)?;
+    session.sync()
+}
+
+/// Fails each call of such a run, each in several ways. Returns how many failures there were.
+fn fail_each(sealed: &[HeaderChain], blocks: &mut Blocks, ways: &[(bool, usize)]) -> usize {
+    let mut rng = Rng::new(0xfa11);
+    for call in 0.. {
+        for &(forever, written) in ways {
+            let recorder = Recorder::of(&Disk::default());
+            // An earlier writer's tail, opened again.
+            let mut session = Session::open(recorder.clone(), 5).expect("opens");
+            if sealed.is_empty() {
+                session.extend(blocks, 2).expect("appended");
+                session.sync().expect("synced");
+            }
+            let before = recorder.calls().len();
+            recorder.fail(Some(Failure { call: before + call, forever, written }));
+            let mut session = match session.reopen() {
+                Ok(session) => session,
+                Err(error) => {
+                    check_error(&error, &recorder, before + call);
+                    recorder.fail(None);
+                    continue;
+                }
+            };
+            let result = run(&mut session, blocks, sealed);
+            let calls = recorder.calls();
+            if calls.len() <= before + call {
+                assert_eq!(result, Ok(()));
+                return call * ways.len();
+            }
+            recorder.fail(None);
+            match (result, operation(calls[before + call].0)) {
+                (Ok(()), None) => {}
+                (Err(error), _) => {
+                    check_error(&error, &recorder, before + call);
+                    check_failed(&mut session);
+                }
+                (Ok(()), Some(operation)) => panic!("{operation:?} failed, and nothing was said"),
+            }
+            // A process that goes on, and one after the power went off, now or after going on.
+            let done = recorder.done();
+            let allowed = session.allowed(usize::MAX);
+            let first = session.first;
+            drop(session);
+            for disk in recorder.crashes(done, 8, &mut rng) {
+                check_synced(recovered(&disk, first, &allowed, blocks), blocks);
+            }
+            let mut next = Session::open(recorder.clone(), first).expect("opens");
+            assert!(allowed.contains(&next.tip));
+            next.sync().expect("nothing new, and durable from here on");
+            let (done, allowed) = (recorder.done(), [next.tip].into());
+            drop(next);
+            for disk in recorder.crashes(done, 8, &mut rng) {
+                check_synced(recovered(&disk, first, &allowed, blocks), blocks);
+            }
+        }
+    }
+    unreachable!("calls end")
+}
+
+fn check_error(error: &IndexError, recorder: &Recorder, call: usize) {
+    let (what, name) = &recorder.calls()[call];
+    let IndexError::Io { kind, operation: found, file, .. } = error else {
+        panic!("{error:?} after {what} of {name}");
+    };
+    assert_eq!((*kind, Some(*found)), (std::io::ErrorKind::StorageFull, operation(what)));
+    let folder = matches!(*what, "names" | "sync_names");
+    assert_eq!(file, if folder { "." } else { name });
+}
+
+fn check_failed(session: &mut Session) {
+    let writer = &mut session.writer;
+    assert_eq!(writer.sync(), Err(IndexError::Failed));
+    assert_eq!(writer.roll_back(5), Err(IndexError::Failed));
+    let chain = Blocks::default().extend(5, B256::ZERO, 1, 0);
+    assert_eq!(writer.append(Backend::best(), &chain), Err(IndexError::Failed));
+}
+
+#[test]
+fn each_call_of_the_storage_may_fail() {
+    let ways = [(false, 0), (false, 100), (false, 256), (true, 0), (true, 200)];
+    let failures = fail_each(&[], &mut Blocks::default(), &ways);
+    assert!(failures > 100, "{failures}");
+}
+
+#[test]
+fn each_call_of_sealing_may_fail() {
+    let mut blocks = Blocks::default();
+    let first = blocks.extend(5, B256::ZERO, 8197, 9);
+    let last = first.last_hash().expect("blocks");
+    let second = blocks.extend(5 + 8197, last, 8192, 9);
+    let failures = fail_each(&[first, second], &mut blocks, &[(false, 128)]);
+    assert!(failures > 40, "{failures}");
+}
