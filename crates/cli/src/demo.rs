@@ -18,7 +18,7 @@ use crate::args::Range;
 use crate::btc::describe::Described;
 use crate::btc::prove::{difficulty, without_witness};
 use crate::btc::watch::{self, Item};
-use crate::output::{Exit, Page, Report, grouped, rate};
+use crate::output::{Exit, Page, Report, duration, grouped, rate};
 
 const BLOCK: &str = include_str!("../../../fixtures/bitcoin/blocks/mainnet_757753.json");
 /// A wallet with a segwit address, an older one, and a coin that it received before. The null
@@ -156,7 +156,7 @@ impl Session {
     }
 
     fn page(&self) -> Page {
-        let [built, parsed, searched, made, verified] = self.times.map(time);
+        let [built, parsed, searched, made, verified] = self.times.map(duration);
         let mut page = Page::default();
         page.line(format!(
             "Block 757,753 of the main chain: {} transactions, {} bytes.\n",
@@ -259,11 +259,6 @@ const NOT_PROVEN: [&str; 2] = [
     "that the block is in the chain: the wallet compares it with its headers",
     "that nothing was left out: BIP37 proves inclusion, never omission",
 ];
-
-fn time(time: Duration) -> String {
-    let micros = time.as_secs_f64() * 1e6;
-    if micros < 1_000.0 { format!("{micros:.0} µs") } else { format!("{:.1} ms", micros / 1e3) }
-}
 
 /// A txid in a line of words, cut so that the line fits a terminal.
 fn shorter(words: &str) -> String {

@@ -1,8 +1,8 @@
 //! The `chainsieve` command.
 //!
 //! Each command turns its arguments into a [`output::Report`]: the same facts as a table for
-//! people and as JSON for programs. Nothing else prints, but `eth scan` its candidates as it finds
-//! them.
+//! people and as JSON for programs. Nothing else prints, but `eth scan` and `eth index` what they
+//! find or have done, line by line.
 
 mod args;
 mod btc;
@@ -85,6 +85,7 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Eth(EthCommand::Forecast(args)) => eth::forecast::run(args),
         Command::Eth(EthCommand::Header(args)) => eth::header::run(args),
         Command::Eth(EthCommand::Stats(args)) => eth::stats::run(args),
+        Command::Eth(EthCommand::Index(command)) => eth::index::run(command, cli.json),
         Command::Demo => demo::run(),
     }
 }

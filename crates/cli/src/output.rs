@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use comfy_table::{Table, presets};
 use serde_json::Value;
@@ -262,6 +263,39 @@ pub(crate) fn share(share: f64) -> String {
         ..0.1 => format!("{percent:.3} %"),
         ..1.0 => format!("{percent:.2} %"),
         _ => format!("{percent:.1} %"),
+    }
+}
+
+/// An estimate without more digits than it is worth.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
+pub(crate) fn estimate(estimate: f64) -> String {
+    match estimate {
+        ..0.05 => "0".into(),
+        ..10.0 => format!("{estimate:.1}"),
+        estimate => {
+            let unit = 10_f64.powf(estimate.log10().floor() - 1.0).max(1.0);
+            grouped(((estimate / unit).round() * unit) as u64)
+        }
+    }
+}
+
+/// `86 kB`, `1.3 GB`.
+pub(crate) fn bytes(bytes: f64) -> String {
+    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) if bytes / unit < 10.0 => format!("{:.1} {name}", bytes / unit),
+        Some((unit, name)) => format!("{:.0} {name}", bytes / unit),
+        None => format!("{bytes:.0} bytes"),
+    }
+}
+
+/// `12 µs`, `1.2 ms`, `48.1 s`.
+pub(crate) fn duration(duration: Duration) -> String {
+    let micros = duration.as_secs_f64() * 1e6;
+    match micros {
+        ..1e3 => format!("{micros:.0} µs"),
+        ..1e6 => format!("{:.1} ms", micros / 1e3),
+        _ => format!("{:.1} s", micros / 1e6),
     }
 }
 

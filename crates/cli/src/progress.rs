@@ -23,7 +23,7 @@ impl Progress {
         if total < SHOW {
             return Self(ProgressBar::hidden());
         }
-        let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left");
+        let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left{msg}");
         let bar = ProgressBar::new(total);
         bar.set_style(style.expect("the template is valid"));
         Self(bar)
@@ -32,6 +32,11 @@ impl Progress {
     /// So many bytes are done.
     pub(crate) fn at(&self, bytes: u64) {
         self.0.set_position(bytes);
+    }
+
+    /// Shows a word behind the bar.
+    pub(crate) fn note(&self, text: impl AsRef<str>) {
+        self.0.set_message(format!(", {}", text.as_ref()));
     }
 
     /// Prints a line on standard output, above the bar.

@@ -20,6 +20,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["peer 1 hears of 2 of 47 transactions", "peer 1001 hears of 47 of 47 transactions"],
     ),
     (
+        "index_logs",
+        &["blocks 22431080 to 22431086 of mainnet", "block 22431083, by block 22431083: shown"],
+    ),
+    (
         "match_block",
         &["2 of 47 transactions matched", "    outpoint spent by input 2", "merkleblock 280 bytes"],
     ),

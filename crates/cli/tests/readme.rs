@@ -117,12 +117,13 @@ fn arguments(command: &str) -> Option<Vec<String>> {
     Some(arguments.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect())
 }
 
-/// The text with `(12 µs)` and `(1.2 ms)` cut out.
+/// The text with `(12 µs)`, `(1.2 ms)` and `(3.4 s)` cut out.
 fn without_times(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
+        let is_time = |end: &str| ["µs)", "ms)", " s)"].iter().any(|unit| end.ends_with(unit));
         match line.rsplit_once(" (") {
-            Some((start, end)) if end.ends_with("µs)") || end.ends_with("ms)") => out += start,
+            Some((start, end)) if is_time(end) => out += start,
             _ => out += line,
         }
         out.push('\n');

@@ -16,9 +16,8 @@ use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
-use super::time;
 use crate::eth::audit::findings::log_json;
-use crate::output::{Page, grouped, share};
+use crate::output::{Page, duration, grouped, share};
 
 const BLOCKS: [&str; 2] = [
     include_str!("../../../../fixtures/ethereum/blocks/mainnet_17686111.json"),
@@ -180,7 +179,7 @@ impl Outcome {
             "   The node answers with {} logs. It is not to be trusted.\n",
             self.answered
         ));
-        page.heading(format!("6  The user audits the answer ({})", time(self.audited)));
+        page.heading(format!("6  The user audits the answer ({})", duration(self.audited)));
         page.line(format!(
             "   Both blocks' filters say \"maybe\": {} do by chance. All {} receipts, from anyone,",
             share(self.rate),
@@ -198,7 +197,7 @@ impl Outcome {
              \x20              answer, anyone verifies it ({})\n",
             self.omitted.proof.nodes.len(),
             grouped(self.proof_bytes as u64),
-            time(self.proven)
+            duration(self.proven)
         ));
         page.heading("7  With that log, the answer is complete");
         page.line(format!(

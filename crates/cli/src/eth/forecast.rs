@@ -9,7 +9,7 @@ use super::linked::{self, Bounds};
 use super::query;
 use crate::args::UsageError;
 use crate::args::eth::ForecastArgs;
-use crate::output::{Exit, Page, Report, grouped, share};
+use crate::output::{Exit, Page, Report, bytes, estimate, grouped, share};
 
 /// Values of a clause that the page shows; the JSON has all.
 const SHOWN: usize = 8;
@@ -54,9 +54,9 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }
 
-type Clauses = [(String, Vec<String>)];
+pub(super) type Clauses = [(String, Vec<String>)];
 
-fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
+pub(super) fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
     let mut warnings = Vec::new();
     if clauses.is_empty() {
         warnings.push("the query wants every log: every block is a candidate".into());
@@ -72,7 +72,7 @@ fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
     warnings
 }
 
-fn page(
+pub(super) fn page(
     forecast: &Forecast,
     (first, last): (u64, u64),
     clauses: &Clauses,
@@ -97,13 +97,13 @@ fn page(
         ),
         (
             "by chance",
-            format!("about {} of them hold no match", rounded(forecast.expected_false())),
+            format!("about {} of them hold no match", estimate(forecast.expected_false())),
         ),
         (
             "receipts",
             format!(
                 "about {}, {} at the most",
-                rounded(forecast.receipts()),
+                estimate(forecast.receipts()),
                 grouped(forecast.most_receipts())
             ),
         ),
@@ -137,7 +137,7 @@ fn page(
     page
 }
 
-fn json(
+pub(super) fn json(
     forecast: &Forecast,
     (first, last): (u64, u64),
     clauses: &Clauses,
@@ -187,27 +187,4 @@ fn json(
 #[expect(clippy::cast_precision_loss, reason = "counts of blocks")]
 fn float(count: u64) -> f64 {
     count as f64
-}
-
-/// An estimate without more digits than it is worth.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
-fn rounded(estimate: f64) -> String {
-    match estimate {
-        ..0.05 => "0".into(),
-        ..10.0 => format!("{estimate:.1}"),
-        estimate => {
-            let unit = 10_f64.powf(estimate.log10().floor() - 1.0).max(1.0);
-            grouped(((estimate / unit).round() * unit) as u64)
-        }
-    }
-}
-
-/// `86 kB`, `1.3 GB`.
-fn bytes(bytes: f64) -> String {
-    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
-        Some((unit, name)) if bytes / unit < 10.0 => format!("{:.1} {name}", bytes / unit),
-        Some((unit, name)) => format!("{:.0} {name}", bytes / unit),
-        None => format!("{bytes:.0} bytes"),
-    }
 }

@@ -7,6 +7,7 @@ pub(crate) mod chart;
 pub(crate) mod forecast;
 pub(crate) mod header;
 pub(crate) mod headers;
+pub(crate) mod index;
 pub(crate) mod json_values;
 pub(crate) mod linked;
 pub(crate) mod logs;

@@ -51,16 +51,16 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
 
 /// Blocks that are looked at together.
 #[derive(Debug, Clone)]
-struct Bucket {
+pub(super) struct Bucket {
     /// What the bucket covers: a multiple of the width, or months since year 0.
-    key: u64,
-    first: u64,
-    last: u64,
-    first_time: u64,
-    last_time: u64,
+    pub(super) key: u64,
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) first_time: u64,
+    pub(super) last_time: u64,
     /// Filters that have not 256 bytes.
-    without_filter: u64,
-    fills: FillHistogram,
+    pub(super) without_filter: u64,
+    pub(super) fills: FillHistogram,
 }
 
 impl Bucket {
@@ -94,7 +94,7 @@ impl Bucket {
         self.last_time = self.last_time.max(time);
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.cover(other.first, other.first_time);
         self.cover(other.last, other.last_time);
         self.without_filter += other.without_filter;
@@ -106,7 +106,7 @@ impl Bucket {
         [3, 6, 9].map(|bits| self.fills.false_positive_rate(bits))
     }
 
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let fills = &self.fills;
         json!({
             "blocks": fills.filters(),
@@ -216,18 +216,20 @@ fn group(buckets: Vec<Bucket>, by: u64) -> Vec<Bucket> {
     groups
 }
 
-fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page {
-    let mut page = Page::default();
+/// Rows for buckets, and one for all if they are several.
+pub(super) fn table(page: &mut Page, rows: &[Bucket], total: &Bucket, by_month: bool) {
     let cells = |bucket: &Bucket, name: String| {
         let fills = &bucket.fills;
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let [one, two, three] = bucket.rates().map(share);
         let from = Utc::new(bucket.first_time);
         let to = Utc::new(bucket.last_time);
-        let time = match args.by {
-            Buckets::Month => format!("{:04}-{:02}", from.year, from.month),
-            _ if from.date() == to.date() => from.date(),
-            _ => format!("{} to {}", from.date(), to.date()),
+        let time = if by_month {
+            format!("{:04}-{:02}", from.year, from.month)
+        } else if from.date() == to.date() {
+            from.date()
+        } else {
+            format!("{} to {}", from.date(), to.date())
         };
         vec![
             name,
@@ -261,6 +263,11 @@ fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page
         "Fill: share of a filter's 2,048 bits that are set. Values: share of blocks whose filter",
     );
     page.line("says \"maybe\" for so many addresses or topics that the block does not hold.");
+}
+
+fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page {
+    let mut page = Page::default();
+    table(&mut page, rows, total, args.by == Buckets::Month);
     let fills = &total.fills;
     let mut notes = Vec::new();
     if fills.empty() > 0 {

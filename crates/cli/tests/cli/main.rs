@@ -154,6 +154,12 @@ fn help_names_the_exit_codes_and_every_command_has_its_fields() {
         &["eth", "forecast"],
         &["eth", "header"],
         &["eth", "stats"],
+        &["eth", "index", "build"],
+        &["eth", "index", "append"],
+        &["eth", "index", "query"],
+        &["eth", "index", "explain"],
+        &["eth", "index", "info"],
+        &["eth", "index", "verify"],
         &["demo"],
     ] {
         let help = run(&[command, &["--help"]].concat());

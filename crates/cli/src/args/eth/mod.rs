@@ -2,6 +2,7 @@
 
 mod audit;
 mod headers;
+mod index;
 pub(crate) mod query;
 mod scan;
 
@@ -9,6 +10,10 @@ use clap::Subcommand;
 
 pub(crate) use audit::{AuditArgs, Scope, Soundness, TrustArgs, VerifyCertificateArgs};
 pub(crate) use headers::{Buckets, HeaderArgs, HeaderFormat, StatsArgs};
+pub(crate) use index::{
+    AddingArgs, AppendArgs, BuildArgs, ExplainArgs, IndexCommand, InfoArgs, QueryIndexArgs,
+    VerifyIndexArgs,
+};
 pub(crate) use query::QueryArgs;
 pub(crate) use scan::{ForecastArgs, LinkedHeaders, ScanArgs};
 
@@ -26,4 +31,7 @@ pub(crate) enum EthCommand {
     Header(HeaderArgs),
     /// How full the filters of a chain are, and what that costs a query
     Stats(StatsArgs),
+    /// The filters of a chain on disk, turned on their side: a query in milliseconds
+    #[command(subcommand)]
+    Index(IndexCommand),
 }

@@ -9,6 +9,7 @@ mod chain;
 mod era;
 mod headers;
 mod hostile;
+mod index;
 mod scan;
 mod slips;
 mod write;

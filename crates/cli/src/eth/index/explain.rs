@@ -1,0 +1,109 @@
+//! `eth index explain`.
+
+use anyhow::Context as _;
+use chainsieve::eth::index::Explanation;
+use chainsieve::simd::Backend;
+use serde_json::{Value, json};
+
+use super::{float, named, range};
+use crate::args::eth::ExplainArgs;
+use crate::eth::forecast::{self, Clauses};
+use crate::eth::query;
+use crate::output::{Exit, Page, Report, bytes, count, grouped, share};
+
+/// Rows that the page shows; the JSON has all.
+const SHOWN: usize = 12;
+
+pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Report> {
+    let reader = query::stdin_once(&args.query, [])?;
+    let query = query::read(&args.query, &reader)?;
+    let index = super::open(&args.index)?;
+    let blocks = range(&query, &index)?;
+    let named = || named(&args.index);
+    let compiled = query.compile(Backend::best());
+    let plan = index.explain(&compiled, blocks.clone()).with_context(named)?;
+    let forecast =
+        index.forecast(Backend::best(), &compiled, blocks.clone()).with_context(named)?;
+    let clauses = query::clauses(&query);
+    let warnings = forecast::warnings(&forecast, &clauses);
+    let bounds = (*blocks.start(), *blocks.end());
+    let mut page = forecast::page(&forecast, bounds, &clauses, &[]);
+    show(&mut page, &plan, &clauses);
+    page.warnings(&warnings);
+    let mut json = forecast::json(&forecast, bounds, &clauses, &query);
+    json["chain"] = json!(index.settings().chain());
+    json["plan"] = plan_json(&plan, &clauses);
+    json["semantics"] = json!(args.query.semantics.name());
+    json["warnings"] = json!(warnings);
+    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+}
+
+fn clause_name(clauses: &Clauses, clause: usize) -> &str {
+    clauses.get(clause).map_or("", |(name, _)| name)
+}
+
+fn show(page: &mut Page, plan: &Explanation, clauses: &Clauses) {
+    page.line("");
+    let mut fields = Vec::new();
+    if plan.sections > 0 {
+        let rows = plan.rows.iter().filter(|row| row.bytes > 0).count();
+        fields.push((
+            "reads",
+            format!(
+                "{} of sealed blocks, {} at the most",
+                count(rows, "row"),
+                bytes(float(plan.bytes))
+            ),
+        ));
+        fields.push((
+            "skips",
+            format!(
+                "{} of {} sections, in which a bit that it needs is in no block",
+                grouped(plan.skipped_sections),
+                grouped(plan.sections)
+            ),
+        ));
+    }
+    let unsealed = format!("{} unsealed blocks", grouped(plan.unsealed_blocks));
+    fields.push(("one by one", unsealed));
+    page.fields(fields);
+    if plan.sections == 0 || plan.rows.is_empty() {
+        return;
+    }
+    let rows = plan.rows.iter().take(SHOWN).map(|row| {
+        vec![
+            row.position.to_string(),
+            clause_name(clauses, row.clause).to_owned(),
+            share(row.density()),
+            grouped(row.sections),
+            bytes(float(row.bytes)),
+        ]
+    });
+    page.line("");
+    page.table(
+        vec!["row, as read", "of", "blocks that have it", "sections", "bytes"],
+        rows.collect(),
+    );
+    if let Some(more) = plan.rows.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        page.line(format!("and {} more", grouped(more as u64)));
+    }
+}
+
+fn plan_json(plan: &Explanation, clauses: &Clauses) -> Value {
+    let rows = plan.rows.iter().map(|row| {
+        json!({
+            "row": row.position,
+            "clause": clause_name(clauses, row.clause),
+            "density": row.density(),
+            "sections": row.sections,
+            "bytes": row.bytes,
+        })
+    });
+    json!({
+        "rows": rows.collect::<Vec<_>>(),
+        "sections": plan.sections,
+        "skipped_sections": plan.skipped_sections,
+        "bytes": plan.bytes,
+        "unsealed_blocks": plan.unsealed_blocks,
+    })
+}

@@ -1,0 +1,131 @@
+//! `eth index info`.
+
+use anyhow::Context as _;
+use chainsieve::eth::index::{Index, IndexError};
+use serde_json::json;
+
+use super::mapped::MappedFolder;
+use super::{float, named, numbers, size};
+use crate::args::eth::InfoArgs;
+use crate::calendar::Utc;
+use crate::eth::stats::{self, Bucket};
+use crate::output::{Exit, Page, Report, bytes, count, grouped};
+
+/// Rows of a table that still reads well.
+const ROWS: u64 = 24;
+/// Segments that the page lists; the JSON has all.
+const SHOWN: usize = 8;
+/// Blocks of a section.
+const SECTION: u64 = 8192;
+
+pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
+    let index = super::open(&args.index)?;
+    let named = || named(&args.index);
+    let (first, last) = numbers(&index).into_inner();
+    let rows = buckets(&index).with_context(named)?;
+    let mut total = rows.first().cloned().context("it has blocks")?;
+    rows[1..].iter().for_each(|row| total.merge(row));
+    // The first block's hash is known wherever it is.
+    let (_, first_hash) = index.anchor(first).with_context(named)?;
+    let (_, last_hash) = index.anchor(last).with_context(named)?;
+    let blocks = last - first + 1;
+    let segments: Vec<_> = index.segment_files().collect();
+    let unsealed = blocks - index.sealed();
+    let settings = index.settings();
+    let size = size(&args.index)?;
+    let per_header = float(size) / float(blocks);
+
+    let mut json = json!({
+        "chain": settings.chain(),
+        "block_hashes": settings.has_block_hashes(),
+        "blocks": blocks,
+        "first": first,
+        "last": last,
+        "first_hash": first_hash,
+        "last_hash": last_hash,
+        "first_time": total.first_time,
+        "last_time": total.last_time,
+        "sealed_sections": index.sealed() / SECTION,
+        "segments": segments.iter().map(|segment| json!({
+            "file": segment.name,
+            "sections": segment.sections,
+            "first": segment.first,
+            "last": segment.last,
+            "bytes": segment.bytes,
+        })).collect::<Vec<_>>(),
+        "unsealed": unsealed,
+        "bytes": size,
+        "bytes_per_header": per_header,
+    });
+    let filled = total.json();
+    for field in ["no_information", "empty", "fill", "rates"] {
+        json[field] = filled[field].clone();
+    }
+    json["buckets"] = rows.iter().map(Bucket::json).collect();
+
+    let mut page = Page::default();
+    let hashes = if settings.has_block_hashes() { "of each block" } else { "of section ends" };
+    let date = |time: u64| Utc::new(time).date_time();
+    page.fields(vec![
+        ("chain", settings.chain().to_owned()),
+        ("blocks", format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))),
+        ("first", format!("{first_hash}, {}", date(total.first_time))),
+        ("last", format!("{last_hash}, {}", date(total.last_time))),
+        ("hashes", hashes.into()),
+        (
+            "sealed",
+            format!(
+                "{} of 8,192 blocks in {}",
+                count_of(index.sealed() / SECTION, "section"),
+                count(segments.len(), "segment")
+            ),
+        ),
+        ("unsealed", count_of(unsealed, "block")),
+        ("size", format!("{}, {per_header:.1} bytes per header", bytes(float(size)))),
+    ]);
+    page.line("");
+    if !segments.is_empty() {
+        let skipped = segments.len().saturating_sub(SHOWN);
+        let shown = segments[skipped..].iter().map(|segment| {
+            let blocks = format!("{} – {}", grouped(segment.first), grouped(segment.last));
+            vec![segment.name.clone(), blocks, bytes(float(segment.bytes))]
+        });
+        page.table(vec!["segment", "blocks", "size"], shown.collect());
+        if skipped > 0 {
+            page.line(format!("and {} before", grouped(skipped as u64)));
+        }
+        page.line("");
+    }
+    stats::table(&mut page, &rows, &total, false);
+    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+}
+
+fn count_of(number: u64, noun: &str) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), noun)
+}
+
+/// Some rows of a round number of sections each, the last one to the end.
+fn buckets(index: &Index<MappedFolder>) -> Result<Vec<Bucket>, IndexError> {
+    let (first, last) = numbers(index).into_inner();
+    let sections = (index.sealed() / SECTION).max(1);
+    let width = (0..).flat_map(|zeros| [1, 2, 5].map(|digit| digit * 10_u64.pow(zeros)));
+    let width = width.take(40).find(|width| sections.div_ceil(*width) <= ROWS);
+    let rows = sections.div_ceil(width.unwrap_or(sections));
+    let width = width.unwrap_or(sections) * SECTION;
+    let row = |key: u64| {
+        let from = first + key * width;
+        let to = if key + 1 == rows { last } else { from + width - 1 };
+        // Rows begin and end with sections, whose times are known.
+        let time = |number| Ok::<_, IndexError>(index.time(number)?.unwrap_or_default());
+        Ok(Bucket {
+            key,
+            first: from,
+            last: to,
+            first_time: time(from)?,
+            last_time: time(to)?,
+            without_filter: 0,
+            fills: index.fills(from..=to)?,
+        })
+    };
+    (0..rows).map(row).collect()
+}

@@ -1,0 +1,206 @@
+//! Building, going on, and reorganisations.
+
+use std::io::{BufRead as _, BufReader};
+
+use super::*;
+
+/// The files of an index that are sealed, with their bytes.
+fn segments(index: &str) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(index).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "segment") {
+            let name = path.file_name().and_then(|name| name.to_str()).expect("text").to_owned();
+            files.push((name, fs::read(path).expect("a file")));
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn every_form_of_headers_gives_the_same_index() {
+    let folder = Folder::new("forms");
+    let blocks = Block::both();
+    let objects = blocks.each_ref().map(|block| write::rpc_header(&block.header));
+    let hex = blocks.each_ref().map(|block| hex0x(&block.header));
+    for (name, contents) in [
+        ("rlp", blocks.each_ref().map(|block| block.header.clone()).concat()),
+        ("lines", format!("{}\n{}\n", objects[0], objects[1]).into_bytes()),
+        ("replies", json!(objects.each_ref().map(write::reply)).to_string().into_bytes()),
+        ("hex", hex.join("\n").into_bytes()),
+        ("era1", write::era1(&blocks)),
+        ("ere", write::ere(&blocks)),
+    ] {
+        let headers = folder.write(name, contents);
+        let (index, summary) = build(&folder, &headers, &[]);
+        assert_eq!(
+            (&summary["added"], &summary["last_hash"]),
+            (&json!(2), &json!(blocks[1].hash)),
+            "{name}"
+        );
+        assert_eq!(summary["warnings"], json!([]));
+        fs::remove_dir_all(&index).expect("removed");
+    }
+    let index = folder.path("index");
+    let args = ["eth", "index", "build", &index, &hex[0], &hex[1]];
+    assert_eq!(lines_of(&args, YES).1["added"], 2);
+    let page = run(&["eth", "index", "info", &index]).stdout;
+    assert!(page.contains("2, 17,686,111 to 17,686,112"), "{page}");
+}
+
+#[test]
+fn a_killed_build_has_what_it_said_and_goes_on() {
+    let folder = Folder::new("killed");
+    let all = chain();
+    let headers = folder.write("headers.rlp", all.concat());
+    let (whole, _) = build(&folder, &headers, &[]);
+    let whole_segments = segments(&whole);
+    assert_eq!(whole_segments.len(), 1);
+    let whole_info = json_of(&["eth", "index", "info", &whole], YES);
+
+    let index = folder.path("killed");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+        .args(["eth", "index", "build", &index, "-", "--json"])
+        .args(["--threads", "1", "--sync-every", "1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    // A batch and a little of the next, which it waits for.
+    stdin.write_all(&all[..8200].concat()).expect("it reads");
+    stdin.flush().expect("it reads");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    let synced: Value = serde_json::from_str(&line).expect("JSON");
+    let last = synced["synced"].as_u64().expect("a number");
+    let of = |number: u64| keccak256(&all[usize::try_from(number - START).expect("small")]);
+    assert_eq!(synced["hash"], json!(of(last)));
+    // Another writer is told, readers are not in the way.
+    let again = ["eth", "index", "build", &index, &headers];
+    fails(&again, b"", BAD_INPUT, &["another process"]);
+    assert_eq!(json_of(&["eth", "index", "info", &index], YES)["last"], last);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+
+    let info = json_of(&["eth", "index", "info", &index], YES);
+    assert_eq!((&info["last"], &info["last_hash"]), (&json!(last), &json!(of(last))));
+    let (_, summary) = lines_of(&again, YES);
+    assert_eq!(summary["added"], json!(START + BLOCKS - 1 - last));
+    assert!(segments(&index) == whole_segments, "the same bytes");
+    let info = json_of(&["eth", "index", "info", &index], YES);
+    for field in ["blocks", "last_hash", "sealed_sections", "segments", "fill", "unsealed"] {
+        assert_eq!(info[field], whole_info[field], "{field}");
+    }
+    assert_eq!(json_of(&["eth", "index", "verify", &index, &headers], YES)["valid"], true);
+    // Once more, and there is nothing to add.
+    let (lines, summary) = lines_of(&again, YES);
+    assert_eq!((lines.len(), &summary["added"]), (0, &json!(0)));
+    assert!(text(&summary["warnings"][0]).contains("nothing was added"), "{summary}");
+}
+
+#[test]
+fn headers_must_go_on_from_the_index() {
+    let folder = Folder::new("links");
+    let all = chain();
+    let of = |name: &str, headers: &[Vec<u8>]| folder.write(name, headers.concat());
+    let (index, _) = build(&folder, &of("first", &all[..100]), &[]);
+    let refused = |headers: &str, words: &[&str]| {
+        for command in ["build", "append"] {
+            let output = run(&["eth", "index", command, &index, headers]);
+            assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
+            for word in words {
+                assert!(output.stderr.contains(word), "{command}: {word}: {}", output.stderr);
+            }
+            assert_eq!(json_of(&["eth", "index", "info", &index], YES)["blocks"], 100);
+        }
+    };
+    refused(&of("gap", &all[102..105]), &["block 1102 comes after block 1099", "2 are missing"]);
+    // What is good before what is not is kept.
+    let bad = [&all[90..110], &all[111..112]].concat();
+    let output = run(&["eth", "index", "build", &index, &of("bad", &bad)]);
+    assert_eq!(output.code, BAD_INPUT);
+    assert!(output.stderr.contains("block 1111 comes after block 1109"), "{}", output.stderr);
+    let (_, summary) =
+        lines_of(&["eth", "index", "append", &index, &of("next", &all[90..150])], YES);
+    assert_eq!(summary["last"], 1149);
+    // From below the first block.
+    let below = made_up(START - 1, 3, B256::ZERO, 3);
+    let (_, summary) = lines_of(&["eth", "index", "build", &index, &of("below", &below)], YES);
+    assert_eq!(summary["added"], 0, "not looked at");
+}
+
+#[test]
+fn a_reorganisation_is_taken_back() {
+    let folder = Folder::new("reorganised");
+    let all = chain();
+    let headers = folder.write("headers.rlp", all.concat());
+    let (index, _) = build(&folder, &headers, &[]);
+    let hash = |headers: &[Vec<u8>], index: usize| keccak256(&headers[index]);
+    // From block 8,400 of the chain on others, to the same height and one more.
+    let fork = 8_400;
+    let other = made_up(START + fork as u64, 101, hash(&all, fork - 1), 1);
+    let branch = folder.write("branch.rlp", [&all[fork - 20..fork], &other].concat().concat());
+    fails(
+        &["eth", "index", "build", &index, &branch],
+        b"",
+        BAD_INPUT,
+        &["another branch", "`chainsieve eth index append`"],
+    );
+    let (_, summary) = lines_of(&["eth", "index", "append", &index, &branch], YES);
+    assert_eq!((&summary["removed_blocks"], &summary["added"]), (&json!(100), &json!(101)));
+    let removed = summary["removed"].as_array().expect("a list");
+    assert_eq!(removed.len(), 100);
+    for (at, removed) in (fork..).zip(removed) {
+        let expected = json!({ "number": START + at as u64, "hash": hash(&all, at) });
+        assert_eq!(*removed, expected);
+    }
+    assert_eq!(summary["last_hash"], json!(hash(&other, 100)));
+    let now = [&all[..fork], &other].concat().concat();
+    let now = folder.write("now.rlp", now);
+    same_as_scan(&index, &now, &["--address", &every(7).to_string()]);
+    assert_eq!(json_of(&["eth", "index", "verify", &index, &now], YES)["valid"], true);
+    let old = json_of(&["eth", "index", "verify", &index, &headers], NO);
+    let words = format!("block {}", START + fork as u64);
+    assert!(text(&old["error"]).contains(&words), "{old}");
+    // The first block is another: its parent is still the index's.
+    let again = made_up(START + fork as u64, 2, hash(&all, fork - 1), 2);
+    let (_, summary) = lines_of(
+        &["eth", "index", "append", &index, &folder.write("short.rlp", again.concat())],
+        YES,
+    );
+    assert_eq!((&summary["removed_blocks"], &summary["added"]), (&json!(101), &json!(2)));
+    let page = run(&["eth", "index", "append", &index, &branch]).stdout;
+    assert!(page.contains(&format!("removed  9,400        {}", hash(&again, 0))), "{page}");
+    assert!(page.contains("2 blocks of another branch"), "{page}");
+}
+
+#[test]
+fn a_reorganisation_that_reaches_too_far_changes_nothing() {
+    let folder = Folder::new("too-deep");
+    let all = chain();
+    let headers = folder.write("headers.rlp", all.concat());
+    let (index, _) = build(&folder, &headers, &[]);
+    let before = json_of(&["eth", "index", "info", &index], YES);
+    let refused = |headers: &[Vec<u8>], words: &[&str]| {
+        let branch = folder.write("branch.rlp", headers.concat());
+        fails(&["eth", "index", "append", &index, &branch], b"", BAD_INPUT, words);
+        let info = json_of(&["eth", "index", "info", &index], YES);
+        assert_eq!(info["last_hash"], before["last_hash"]);
+    };
+    // Below the seal, with and without the headers down there.
+    let deep = made_up(START + 8_000, 520, keccak256(&all[7_999]), 1);
+    refused(&deep, &["blocks up to 9191 are sealed", "built anew"]);
+    refused(&deep[300..], &["the headers begin at block 9300", "the branches part"]);
+    let unsealed = made_up(START + 8_300, 400, B256::repeat_byte(9), 1);
+    refused(&unsealed, &["the headers begin at block 9300", "the branches part"]);
+    // A deeper tail takes it.
+    let deeper = folder.path("deeper");
+    let args = ["eth", "index", "build", &deeper, &headers, "--confirmations", "1000"];
+    assert_eq!(lines_of(&args, YES).1["sealed_sections"], 0);
+    let branch = folder.write("branch.rlp", deep.concat());
+    let (_, summary) =
+        lines_of(&["eth", "index", "append", &deeper, &branch, "--confirmations", "1000"], YES);
+    assert_eq!((&summary["removed_blocks"], &summary["added"]), (&json!(500), &json!(520)));
+}

@@ -1,0 +1,227 @@
+//! Queries and what they will cost.
+
+use super::*;
+
+#[test]
+fn real_headers_in_two_commands() {
+    let folder = Folder::new("real");
+    let router = ROUTER;
+    let list = folder.write("addresses.txt", format!("{WETH}\n{}\n", every(3)));
+    let list = format!("@{list}");
+    let query = json!({ "address": [WETH], "topics": [[], null], "toBlock": "latest" });
+    let query = folder.write("query.json", query.to_string());
+    for (first, last) in
+        [(10_234_001, 10_234_007), (17_686_110, 17_686_125), (22_431_080, 22_431_086)]
+    {
+        let headers = folder.write("headers.rlp", run_of(first, last));
+        let (index, summary) = build(&folder, &headers, &[]);
+        let blocks = last - first + 1;
+        assert_eq!((&summary["added"], &summary["first"]), (&json!(blocks), &json!(first)));
+        assert_eq!((&summary["last"], &summary["chain"]), (&json!(last), &json!("mainnet")));
+        let middle = (first + 2).to_string();
+        let mut found = 0;
+        for query in [
+            &["--address", WETH][..],
+            &QUERY,
+            &["--event", DEPOSIT],
+            &[],
+            &["--address", &list, "--topic0", "any", "--topic2", router],
+            &["--address", WETH, "--from", &middle],
+            &["--address", WETH, "--to", &middle],
+            &["--query", &query],
+            &["--query", &query, "--semantics", "alloy", "--from", &middle, "--to", &middle],
+            &["--address", &every(5).to_string(), "--event", "NeverHeardOf(uint256)"],
+        ] {
+            let (candidates, hashes) = same_as_scan(&index, &headers, query);
+            // Unsealed blocks have theirs.
+            assert_eq!(hashes, candidates);
+            found += candidates;
+        }
+        assert!(found > 20, "{found}");
+        fs::remove_dir_all(&index).expect("removed");
+    }
+}
+
+#[test]
+fn sealed_sections_answer_as_headers_do() {
+    let folder = Folder::new("sealed");
+    let headers = folder.write("headers.rlp", chain().concat());
+    let queries: Vec<Vec<String>> = PERIODS
+        .into_iter()
+        .map(|period| vec!["--address".into(), every(period).to_string()])
+        .chain([
+            vec![],
+            vec!["--event".into(), DEPOSIT.into()],
+            vec!["--address".into(), every(100).to_string(), "--event".into(), DEPOSIT.into()],
+            ["--address", &every(7).to_string(), "--from", "5,000", "--to", "9,300"]
+                .map(String::from)
+                .into(),
+            ["--address", &every(2).to_string(), "--from", "9,191", "--to", "9,192"]
+                .map(String::from)
+                .into(),
+        ])
+        .collect();
+    let last_sealed = START + 8191;
+    for hashes in [false, true] {
+        let more = if hashes { &["--block-hashes"][..] } else { &[] };
+        let (index, summary) = build(&folder, &headers, more);
+        assert_eq!((&summary["sealed_sections"], &summary["added"]), (&json!(1), &json!(BLOCKS)));
+        assert_eq!(summary["block_hashes"], hashes);
+        for query in &queries {
+            let query: Vec<&str> = query.iter().map(String::as_str).collect();
+            let (found, known) = same_as_scan(&index, &headers, &query);
+            assert!(known <= found && (!hashes || known == found), "{query:?}: {known} of {found}");
+        }
+        // How the last candidate is linked.
+        let address = every(3000).to_string();
+        let args = ["eth", "index", "query", &index, "--address", &address, "--to", "6,000"];
+        let (found, summary) = lines_of(&args, YES);
+        let last = found.last().expect("a candidate")["number"].as_u64().expect("a number");
+        let expected = if hashes { last } else { last_sealed };
+        let header = &chain()[usize::try_from(expected - START).expect("small")];
+        let link = json!({ "number": expected, "hash": keccak256(header) });
+        assert_eq!(summary["link"], link);
+        let page = run(&args).stdout;
+        let how =
+            format!("block {last} by the headers up to block {last_sealed}, {}", keccak256(header));
+        assert_eq!(page.contains(&how), !hashes, "{page}");
+        assert!(page.contains("not in the index") != hashes, "{page}");
+        assert!(page.contains("an index is as good as its builder"), "{page}");
+        fs::remove_dir_all(&index).expect("removed");
+    }
+}
+
+#[test]
+fn explained_as_forecast_from_headers() {
+    let folder = Folder::new("explained");
+    let headers = folder.write("headers.rlp", chain().concat());
+    let (index, _) = build(&folder, &headers, &[]);
+    let (two, hundred) = (every(2).to_string(), every(100).to_string());
+    for (query, range) in [
+        (&["--address", &two][..], &[][..]),
+        (&["--address", &hundred, "--event", DEPOSIT], &[]),
+        (&[], &[]),
+        (&["--address", &two, "--address", &hundred], &["--from", "3,333", "--to", "9,400"]),
+    ] {
+        let query = [query, range].concat();
+        let forecast = json_of(&[&["eth", "forecast", &headers], &query[..]].concat(), YES);
+        let explained = json_of(&[&["eth", "index", "explain", &index], &query[..]].concat(), YES);
+        for field in ["blocks", "first", "last", "candidates", "share", "fill", "clauses", "query"]
+        {
+            assert_eq!(explained[field], forecast[field], "{query:?}: {field}");
+        }
+        assert_eq!(explained["expected_false"], forecast["expected_false"], "{query:?}");
+        for field in ["receipts", "slim_bytes", "consensus_bytes"] {
+            let [a, b] =
+                [&explained, &forecast].map(|json| json[field].as_f64().expect("a number"));
+            assert!(a / b > 0.5 && a / b < 2.0, "{query:?}: {field}: {a} {b}");
+        }
+        let plan = &explained["plan"];
+        assert_eq!(plan["sections"], 1);
+        let first = explained["first"].as_u64().expect("a number").max(START + 8192);
+        let last = explained["last"].as_u64().expect("a number");
+        assert_eq!(plan["unsealed_blocks"], last + 1 - first);
+        let sum = |rows: &Value| -> u64 {
+            let rows = rows.as_array().expect("rows").iter();
+            rows.map(|row| row["bytes"].as_u64().expect("a number")).sum()
+        };
+        assert_eq!(plan["bytes"], sum(&plan["rows"]));
+        // At most three rows of a section for each value.
+        let values = query.iter().filter(|word| word.starts_with("--")).count() - range.len() / 2;
+        let rows = plan["rows"].as_array().map_or(0, Vec::len);
+        assert!(rows <= 3 * values && rows >= values, "{query:?}: {rows}");
+        let [most, least] = [&explained, &forecast].map(|json| json["most_receipts"].as_u64());
+        assert!(most >= least, "{query:?}");
+    }
+    // Every second block has the address, so the rows are no sparser than that, in order.
+    let args = ["eth", "index", "explain", &index, "--address", &two];
+    let plan = json_of(&args, YES)["plan"].take();
+    let density = plan["rows"].as_array().expect("rows").iter().map(|row| row["density"].as_f64());
+    let density: Vec<_> = density.map(|density| density.expect("a number")).collect();
+    assert!(density.is_sorted() && density[0] >= 0.5, "{density:?}");
+    let page = run(&args).stdout;
+    for words in ["addresses  0x", "0 of 1 sections", "308 unsealed blocks", "row, as read"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}
+
+#[test]
+fn what_an_index_holds() {
+    let folder = Folder::new("info");
+    let all = chain();
+    let headers = folder.write("headers.rlp", all.concat());
+    let (index, built) = build(&folder, &headers, &["--chain", "made up", "--block-hashes"]);
+    let info = json_of(&["eth", "index", "info", &index], YES);
+    let stats = json_of(&["eth", "stats", &headers], YES);
+    for field in [
+        "blocks",
+        "first",
+        "last",
+        "first_time",
+        "last_time",
+        "empty",
+        "no_information",
+        "fill",
+        "rates",
+    ] {
+        assert_eq!(info[field], stats[field], "{field}");
+    }
+    let hashes = [all.first(), all.last()].map(|header| keccak256(header.expect("a header")));
+    assert_eq!((&info["first_hash"], &info["last_hash"]), (&json!(hashes[0]), &json!(hashes[1])));
+    assert_eq!((&info["chain"], &info["block_hashes"]), (&json!("made up"), &json!(true)));
+    assert_eq!((&info["sealed_sections"], &info["unsealed"]), (&json!(1), &json!(BLOCKS - 8192)));
+    let sizes = fs::read_dir(&index)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").metadata().expect("a file").len());
+    assert_eq!(info["bytes"], json!(sizes.sum::<u64>()));
+    assert_eq!(info["bytes"], built["bytes"]);
+    let segment = &info["segments"][0];
+    assert_eq!(segment["file"], "00000000-01.segment");
+    assert_eq!((&segment["first"], &segment["last"]), (&json!(START), &json!(START + 8191)));
+    let length = fs::metadata(Path::new(&index).join("00000000-01.segment")).expect("a file").len();
+    assert_eq!(segment["bytes"], length);
+    let page = run(&["eth", "index", "info", &index]).stdout;
+    for words in
+        ["made up", "00000000-01.segment  1,000 – 9,191", "1 section of 8,192 blocks in 1 segment"]
+    {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}
+
+#[test]
+fn slips() {
+    let folder = Folder::new("slips");
+    let headers = folder.write("headers.rlp", run_of(22_431_080, 22_431_086));
+    let (index, _) = build(&folder, &headers, &[]);
+    let absent = folder.path("absent");
+    for command in ["query", "explain", "info", "verify"] {
+        fails(&["eth", "index", command, &absent], b"", BAD_INPUT, &["absent", "no index"]);
+    }
+    fails(&["eth", "index", "append", &absent, &headers], b"", BAD_INPUT, &["absent", "no index"]);
+    assert!(!Path::new(&absent).exists());
+    let query = |args: &[&str], code, words: &[&str]| {
+        fails(&[&["eth", "index", "query", &index], args].concat(), b"", code, words);
+    };
+    query(&["--from", "1"], BAD_INPUT, &["begins at block 22431080, the range at block 1"]);
+    query(&["--to", "22431087"], BAD_INPUT, &["ends at block 22431086"]);
+    query(&["--from", "22431085", "--to", "22431084"], USAGE, &["--from"]);
+    let at = folder.write("hash.json", json!({ "blockHash": B256::ZERO }).to_string());
+    query(&["--query", &at], USAGE, &["blockHash"]);
+    let build = |more: &[&str], code, words: &[&str]| {
+        let index = folder.path("other");
+        fails(&[&["eth", "index", "build", &index, &headers], more].concat(), b"", code, words);
+        assert!(!Path::new(&index).exists(), "{more:?}");
+    };
+    build(&["--chain", ""], USAGE, &["0 bytes"]);
+    build(&["--chain", &"x".repeat(33)], USAGE, &["33 bytes"]);
+    build(&["--sync-every", "0"], USAGE, &["--sync-every"]);
+    let other = folder.path("nothing.rlp");
+    fails(&["eth", "index", "build", &absent, &other], b"", BAD_INPUT, &["no such file"]);
+    assert!(!Path::new(&absent).exists(), "nothing is made for headers that can't be read");
+    // Another chain, or another column.
+    let again = ["eth", "index", "build", &index, &headers];
+    let words = ["the index is of chain mainnet, and sepolia was asked for"];
+    fails(&[&again[..], &["--chain", "sepolia"]].concat(), b"", BAD_INPUT, &words);
+    let words = ["without a column of block hashes"];
+    fails(&[&again[..], &["--block-hashes"]].concat(), b"", BAD_INPUT, &words);
+}

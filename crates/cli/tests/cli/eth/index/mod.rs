@@ -1,0 +1,153 @@
+//! `eth index`: built, asked, checked and mistreated, against `eth scan` over the same headers.
+
+mod adding;
+mod asking;
+mod checking;
+mod corpus;
+
+use std::path::Path;
+
+use chainsieve::alloy_primitives::{Address, Bloom, BloomInput};
+
+use super::*;
+
+/// A folder for one test, removed afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("chainsieve-index-{}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        drop(fs::remove_dir_all(&folder));
+        fs::create_dir_all(&folder).expect("a folder");
+        Self(folder)
+    }
+
+    /// The path of something in it.
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("text").to_owned()
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        fs::write(self.0.join(name), bytes).expect("written");
+        self.path(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// The lines of a command, the last one apart.
+fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {
+    let mut lines = json_lines(args, code);
+    let last = lines.pop().expect("a summary");
+    (lines, last)
+}
+
+/// The linked headers of `fixtures/` from one number to another.
+fn run_of(first: u64, last: u64) -> Vec<u8> {
+    let rows = eth_fixture("headers.json");
+    let rows = rows.as_array().expect("a list");
+    let mut rlp = Vec::new();
+    for number in first..=last {
+        let row = rows.iter().find(|row| row["chain"] == "mainnet" && row["number"] == number);
+        rlp.extend(bytes(&row.expect("in the fixture")["header"]));
+    }
+    rlp
+}
+
+/// The address that is in every `period`th block of a made-up chain.
+fn every(period: u64) -> Address {
+    Address::left_padding_from(&[&[0xee][..], &period.to_be_bytes()].concat())
+}
+
+const PERIODS: [u64; 5] = [2, 7, 100, 3000, 8193];
+
+/// Made-up headers: the fields of a real one, with numbers, links, filters, gas and times of their
+/// own. `salt` makes another branch.
+fn made_up(first: u64, count: u64, parent: B256, salt: u64) -> Vec<Vec<u8>> {
+    let mut fields = items(&Block::read(FIRST).header);
+    let minimal = |number: u64| {
+        let digits = number.to_be_bytes();
+        let zeros = digits.iter().take_while(|byte| **byte == 0).count();
+        write::string(&digits[zeros..])
+    };
+    let mut parent = parent;
+    let mut headers = Vec::new();
+    for number in first..first + count {
+        let mut bloom = Bloom::ZERO;
+        for period in PERIODS.into_iter().filter(|period| number.is_multiple_of(*period)) {
+            bloom.accrue(BloomInput::Raw(every(period).as_slice()));
+        }
+        for other in 0..number % 40 {
+            let value = [number.to_be_bytes(), other.to_be_bytes(), salt.to_be_bytes()].concat();
+            bloom.accrue(BloomInput::Raw(&value));
+        }
+        if number % 5000 == 4321 {
+            bloom = Bloom::repeat_byte(0xff);
+        }
+        fields[0] = write::string(parent.as_slice());
+        fields[6] = write::string(bloom.as_slice());
+        fields[8] = minimal(number);
+        fields[10] = minimal(number * 7919 % 30_000_000);
+        fields[11] = minimal(1_700_000_000 + 12 * number + salt);
+        let header = write::list(&fields);
+        parent = keccak256(&header);
+        headers.push(header);
+    }
+    headers
+}
+
+/// The number from which on made-up chains go.
+const START: u64 = 1_000;
+
+/// A section and 308 blocks behind, of which 256 don't count yet.
+const BLOCKS: u64 = 8_500;
+
+fn chain() -> Vec<Vec<u8>> {
+    made_up(START, BLOCKS, B256::repeat_byte(7), 0)
+}
+
+fn build(folder: &Folder, headers: &str, more: &[&str]) -> (String, Value) {
+    let index = folder.path("index");
+    let args = [&["eth", "index", "build", &index, headers], more].concat();
+    let summary = lines_of(&args, YES).1;
+    (index, summary)
+}
+
+/// The same candidates by the index as by a scan of the headers. Hashes are compared where the
+/// index has them.
+fn same_as_scan(index: &str, headers: &str, query: &[&str]) -> (usize, usize) {
+    let scan = run(&[&["eth", "scan", headers, "--json"], query].concat());
+    let code = scan.code;
+    assert!([YES, NO].contains(&code), "{query:?}: {}", scan.stderr);
+    let mut scanned: Vec<Value> =
+        scan.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of_scan = scanned.pop().expect("a summary");
+    let args = [&["eth", "index", "query", index], query].concat();
+    let (found, summary) = lines_of(&args, code);
+    let mut hashes = 0;
+    assert_eq!(found.len(), scanned.len(), "{query:?}");
+    for (found, scanned) in found.iter().zip(&scanned) {
+        assert_eq!(found["number"], scanned["number"], "{query:?}");
+        if !found["hash"].is_null() {
+            assert_eq!(found["hash"], scanned["hash"], "{query:?}");
+            hashes += 1;
+        }
+    }
+    for field in ["blocks", "first", "last", "candidates", "share", "query", "semantics"] {
+        assert_eq!(summary[field], of_scan[field], "{query:?}: {field}");
+    }
+    let blocks = of_scan["blocks"].as_f64().expect("a number");
+    let expected = of_scan["rate"].as_f64().expect("a number") * blocks;
+    let stated = summary["expected_false"].as_f64().expect("a number");
+    assert!((stated - expected).abs() <= expected * 1e-9, "{query:?}: {stated} {expected}");
+    // Counts alone are the same.
+    let (lines, counted) = lines_of(&[&args[..], &["--count"]].concat(), code);
+    assert!(lines.is_empty());
+    assert_eq!(counted["candidates"], summary["candidates"], "{query:?}");
+    (found.len(), hashes)
+}

@@ -1,0 +1,66 @@
+//! An index of headers in a folder, a query to it, and how a candidate's header is shown to be the
+//! one that the index was built from.
+//!
+//! `cargo run --example index_logs`
+
+use std::error::Error;
+
+use chainsieve::alloy_primitives::address;
+use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::index::{Folder, Index, Settings, Writer};
+use chainsieve::eth::log_query::LogQuery;
+use chainsieve::simd::Backend;
+
+/// Headers of mainnet, seven consecutive ones of May 2025 among them.
+const HEADERS: &str = include_str!("../fixtures/ethereum/headers.json");
+
+/// The RLP of the headers of some blocks.
+fn headers(numbers: impl Iterator<Item = u64>) -> Result<Vec<u8>, Box<dyn Error>> {
+    let rows: Vec<serde_json::Value> = serde_json::from_str(HEADERS)?;
+    let mut rlp = Vec::new();
+    for number in numbers {
+        let row = rows.iter().find(|row| row["number"] == number).ok_or("no such header")?;
+        let digits = row["header"].as_str().ok_or("no header")?;
+        rlp.extend(hex::decode(digits.trim_start_matches("0x"))?);
+    }
+    Ok(rlp)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::temp_dir().join(format!("chainsieve-index-logs-{}", std::process::id()));
+    std::fs::create_dir_all(&path)?;
+
+    // Whoever builds an index verifies the headers: linked here, up to a hash that they trust.
+    let mut chain = HeaderChain::new();
+    chain.extend_from_rlp(Backend::best(), &headers(22_431_080..=22_431_086)?)?;
+    let mut writer = Writer::open(Folder::new(&path), &Settings::new("mainnet")?)?;
+    writer.append(Backend::best(), &chain)?;
+    writer.sync()?; // from here on the blocks are there, whatever happens
+
+    // Any number of others read while one writes.
+    let index = Index::open(Folder::new(&path))?;
+    let blocks = index.numbers().ok_or("no blocks")?;
+    println!("blocks {} to {} of {}", blocks.start(), blocks.end(), index.settings().chain());
+
+    // Transfers of the DAI stablecoin.
+    let query = LogQuery::new()
+        .address(address!("6b175474e89094c44da98b954eedeac495271d0f"))
+        .event("Transfer(address,address,uint256)")?
+        .compile(Backend::best());
+    let candidates = index.candidates(Backend::best(), &query, blocks.clone())?;
+    println!("{} candidates", candidates.count());
+    let forecast = index.forecast(Backend::best(), &query, blocks)?;
+    println!("about {:.0} kB of receipts to look into", forecast.slim_bytes() / 1e3);
+
+    // A candidate's header comes from anyone. Linked to the next hash that the index has, it is the
+    // one that was indexed; in a sealed section that is the last block's.
+    for number in candidates.iter() {
+        let (anchor, hash) = index.anchor(number)?;
+        let mut given = HeaderChain::new();
+        given.extend_from_rlp(Backend::best(), &headers(number..=anchor)?)?;
+        let shown = given.anchored_to(&[hash]) == Some(anchor);
+        println!("block {number}, by block {anchor}: {}", if shown { "shown" } else { "another" });
+    }
+    std::fs::remove_dir_all(&path)?;
+    Ok(())
+}
