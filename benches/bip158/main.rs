@@ -3,6 +3,7 @@
 //! `cargo bench --bench bip158 -- [--quick] [--json FILE] [PART …]`
 
 #[path = "../timer/mod.rs"]
+#[expect(dead_code, reason = "data of full size is the index's")]
 mod timer;
 
 mod build;

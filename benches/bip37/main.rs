@@ -4,6 +4,7 @@
 //! `cargo bench --bench bip37 -- [--quick] [--json FILE] [PART …]`
 
 #[path = "../timer/mod.rs"]
+#[expect(dead_code, reason = "data of full size is the index's")]
 mod timer;
 
 mod bank;

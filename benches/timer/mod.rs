@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 /// Collects the lines of a bench and prints them as they come.
 pub(crate) struct Report {
     quick: bool,
+    full: bool,
     json: Option<String>,
     parts: Vec<String>,
     rows: Vec<serde_json::Value>,
@@ -19,17 +20,21 @@ struct Timing {
 }
 
 impl Report {
-    /// Reads `--quick`, `--json FILE` and names of parts; `cargo bench` adds `--bench`.
+    /// Reads `--quick`, `--full`, `--json FILE` and names of parts; `cargo bench` adds `--bench`.
     pub(crate) fn from_args() -> Self {
-        let mut report = Self { quick: false, json: None, parts: Vec::new(), rows: Vec::new() };
+        let (json, parts, rows) = (None, Vec::new(), Vec::new());
+        let mut report = Self { quick: false, full: false, json, parts, rows };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--bench" => {}
                 "--quick" => report.quick = true,
+                "--full" => report.full = true,
                 "--json" => report.json = Some(args.next().expect("--json takes a file")),
                 flag if flag.starts_with('-') => {
-                    panic!("unknown argument {flag}; known: --quick, --json FILE, names of parts")
+                    panic!(
+                        "unknown argument {flag}; known: --quick, --full, --json FILE, names of parts"
+                    )
                 }
                 part => report.parts.push(part.to_owned()),
             }
@@ -45,6 +50,11 @@ impl Report {
     /// Smaller data and fewer runs, for CI.
     pub(crate) fn is_quick(&self) -> bool {
         self.quick
+    }
+
+    /// Data of the size that the real thing has, where a bench knows one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
     }
 
     /// Times both interleaved and prints `ratio: name = …`: how many times faster ours is, best
@@ -77,15 +87,33 @@ impl Report {
 
     /// Times one and prints `figure: name = …`. Returns the best in nanoseconds.
     pub(crate) fn figure<T>(&mut self, name: &str, per: usize, mut ours: impl FnMut() -> T) -> f64 {
+        self.figure_of(name, per, || (), |()| ours())
+    }
+
+    /// As [`figure`](Self::figure), with something made anew for each run that is not timed.
+    pub(crate) fn figure_of<P, T>(
+        &mut self,
+        name: &str,
+        per: usize,
+        mut prepare: impl FnMut() -> P,
+        mut ours: impl FnMut(&mut P) -> T,
+    ) -> f64 {
         let mut times = Vec::new();
         let started = Instant::now();
         while self.goes_on(started, times.len()) {
-            times.push(time(&mut ours));
+            let mut prepared = prepare();
+            times.push(time(&mut || ours(&mut prepared)));
         }
         let timing = Timing::of(times, per);
         println!("figure: {name} = {} (median {})", show(timing.best), show(timing.median));
         self.rows.push(serde_json::json!({ "figure": name, "best_ns": timing.best }));
         timing.best
+    }
+
+    /// Prints `figure: name = value unit` of something that is no time.
+    pub(crate) fn value(&mut self, name: &str, value: f64, unit: &str) {
+        println!("figure: {name} = {value:.3} {unit}");
+        self.rows.push(serde_json::json!({ "figure": name, "value": value, "unit": unit }));
     }
 
     /// Writes the record that `--json` asked for.
