@@ -4,6 +4,8 @@
 
 #[path = "corpus/bip158.rs"]
 mod bip158;
+#[path = "corpus/bloom_index.rs"]
+mod bloom_index;
 #[path = "corpus/btc_headers.rs"]
 mod btc_headers;
 #[path = "support/checks.rs"]
@@ -32,6 +34,8 @@ mod eth_scans;
 mod gcs_checks;
 #[path = "support/gcs_reading.rs"]
 mod gcs_reading;
+#[path = "support/linked_headers.rs"]
+mod linked_headers;
 #[expect(dead_code, reason = "what stands before the end of cut sets")]
 mod naive_gcs;
 mod naive_logs;

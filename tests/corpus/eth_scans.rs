@@ -15,7 +15,7 @@ use crate::query_draws;
 use crate::rng::Rng;
 
 /// Every filter of the corpus that stands in a header, empty epochs thinned out.
-fn blooms(corpus: &EthCorpus) -> Vec<Bloom> {
+pub(crate) fn blooms(corpus: &EthCorpus) -> Vec<Bloom> {
     let mut blooms = Vec::new();
     for file in corpus.of(Format::HeaderRows) {
         for row in corpus.rows(file) {
@@ -41,7 +41,11 @@ fn chain(corpus: &EthCorpus, name: &str) -> HeaderChain {
 }
 
 /// Queries of several blocks' values, and absent ones.
-fn queries(corpus: &EthCorpus, count: usize, seed: u64) -> Vec<(NaiveQuery, CompiledQuery)> {
+pub(crate) fn queries(
+    corpus: &EthCorpus,
+    count: usize,
+    seed: u64,
+) -> Vec<(NaiveQuery, CompiledQuery)> {
     let blocks = corpus.blocks();
     let logs: Vec<Vec<NaiveLog>> = blocks
         .values()
@@ -67,7 +71,7 @@ fn queries(corpus: &EthCorpus, count: usize, seed: u64) -> Vec<(NaiveQuery, Comp
 }
 
 /// Which filters pass, by alloy's `BloomFilter` of each set.
-fn by_rival(query: &NaiveQuery, blooms: &[Bloom]) -> Vec<bool> {
+pub(crate) fn by_rival(query: &NaiveQuery, blooms: &[Bloom]) -> Vec<bool> {
     let of = |value: &[u8]| Bloom::from(BloomInput::Raw(value));
     let mut sets = vec![query.addresses.iter().map(|a| of(a)).collect::<Vec<_>>()];
     sets.extend(query.positions.iter().map(|set| set.iter().map(|t| of(t)).collect()));

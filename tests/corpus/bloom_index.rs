@@ -1,0 +1,71 @@
+//! An index whose sections are full of real values: the corpus's filters, over and over.
+
+use std::fs;
+use std::path::Path;
+
+use alloy_primitives::{B256, Bloom};
+use chainsieve::eth::forecast::Forecast;
+use chainsieve::eth::index::{Folder, Index, Settings, Writer};
+use chainsieve::eth::scan;
+use chainsieve::simd::Backend;
+
+use crate::eth_corpus::EthCorpus;
+use crate::eth_scans;
+use crate::linked_headers::linked_headers;
+use crate::rng::Rng;
+
+const FIRST: u64 = 17_000_000;
+
+#[test]
+fn sections_full_of_real_values() {
+    let Some(corpus) = EthCorpus::open() else { return };
+    let mut rng = Rng::new(5);
+    let real = eth_scans::blooms(&corpus);
+    // Two sections and a tail, in no order.
+    let blooms: Vec<[u8; 256]> = (0..2 * 8_192 + 700).map(|_| rng.pick(&real).0.0).collect();
+    let rivals: Vec<Bloom> = blooms.iter().map(Bloom::from).collect();
+    let chain = linked_headers(FIRST, B256::ZERO, 0, &blooms);
+    let last = FIRST + blooms.len() as u64 - 1;
+
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("index-of-real-values");
+    drop(fs::remove_dir_all(&path));
+    fs::create_dir_all(&path).expect("a folder");
+    let settings = Settings::new("repeated").expect("a label").with_block_hashes();
+    let mut writer = Writer::open(Folder::new(&path), &settings).expect("a writer");
+    writer.append(Backend::best(), &chain).expect("linked");
+    writer.sync().expect("synced");
+    let index = Index::open(Folder::new(&path)).expect("an index");
+    assert_eq!(index.numbers(), Some(FIRST..=last));
+    assert_eq!(index.sealed(), 2 * 8_192);
+    index.check(|_, _| ()).expect("nothing damaged");
+    index.verify(Backend::best(), &chain).expect("the headers it was built from");
+
+    let mut found_some = 0;
+    for (at, (naive, query)) in eth_scans::queries(&corpus, 300, 11).into_iter().enumerate() {
+        let (a, b) = (rng.below(blooms.len()), rng.below(blooms.len()));
+        let range = if at % 3 == 0 { 0..blooms.len() } else { a.min(b)..a.max(b) + 1 };
+        let numbers = FIRST + range.start as u64..=FIRST + range.end as u64 - 1;
+        let expected: Vec<u64> = if at % 10 == 0 {
+            let passes = eth_scans::by_rival(&naive, &rivals);
+            range.clone().filter(|&index| passes[index]).map(|index| FIRST + index as u64).collect()
+        } else {
+            let found = scan::candidates(Backend::best(), &query, &blooms[range.clone()]);
+            found.into_iter().map(|index| numbers.start() + index as u64).collect()
+        };
+        found_some += usize::from(!expected.is_empty() && expected.len() < range.len());
+        for backend in Backend::available() {
+            let found = index.candidates(backend, &query, numbers.clone()).expect("an answer");
+            assert!(found.iter().eq(expected.iter().copied()), "{naive:?} on {backend:?}");
+            assert_eq!(index.count(backend, &query, numbers.clone()), Ok(expected.len() as u64));
+        }
+    }
+    assert!(found_some > 200, "{found_some} queries tell the engines apart");
+
+    let (_, query) = eth_scans::queries(&corpus, 1, 12).pop().expect("a query");
+    let mut of_headers = Forecast::new(query.clone());
+    of_headers.add(Backend::best(), &chain);
+    let of_index = index.forecast(Backend::best(), &query, FIRST..=last).expect("a forecast");
+    assert_eq!(of_index.candidates(), of_headers.candidates());
+    assert_eq!(of_index.fills(), of_headers.fills());
+    fs::remove_dir_all(&path).expect("removed");
+}
