@@ -1,102 +1,46 @@
-//! A folder whose sealed segments are mapped into memory, as the CLI maps them, and where the rows
-//! of a query are in them, read by the format's documentation alone.
+//! Where the rows of a query are in sealed segments, read by the format's documentation alone.
 
-use std::fs::File;
-use std::io;
-use std::ops::Range;
+#[path = "../../crates/cli/src/eth/index/mapped.rs"]
+#[expect(unused_imports, reason = "its tests run with the command")]
+mod of_the_command;
+
 use std::path::Path;
 
-use chainsieve::eth::index::{FileKind, Folder, ReadAt, Storage};
-use memmap2::{Advice, Mmap};
+use chainsieve::eth::index::{FileKind, ReadAt as _, Storage as _};
 
-pub(crate) struct MappedFolder(Folder);
-
-impl MappedFolder {
-    pub(crate) fn new(path: &Path) -> Self {
-        Self(Folder::new(path))
-    }
-}
-
-pub(crate) enum MappedFile {
-    Mapped(Mmap),
-    Read(File),
-}
-
-impl Storage for MappedFolder {
-    type File = MappedFile;
-
-    fn open(&self, name: &str, kind: FileKind) -> io::Result<MappedFile> {
-        let file = self.0.open(name, kind)?;
-        Ok(match kind {
-            FileKind::Sealed => MappedFile::Mapped(map(&file)?),
-            FileKind::Growing => MappedFile::Read(file),
-        })
-    }
-}
-
-fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: a sealed segment is never changed or cut, and the bench's folder is its own.
-    #[expect(unsafe_code, reason = "what maps files can't be safe")]
-    let mapped = unsafe { Mmap::map(file) }?;
-    mapped.advise(Advice::Random)?; // what is needed is asked for
-    Ok(mapped)
-}
-
-impl ReadAt for MappedFile {
-    fn length(&self) -> io::Result<u64> {
-        match self {
-            Self::Mapped(mapped) => mapped[..].length(),
-            Self::Read(file) => file.length(),
-        }
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        match self {
-            Self::Mapped(mapped) => mapped[..].read_exact_at(buffer, offset),
-            Self::Read(file) => file.read_exact_at(buffer, offset),
-        }
-    }
-
-    fn as_slice(&self) -> Option<&[u8]> {
-        match self {
-            Self::Mapped(mapped) => Some(mapped),
-            Self::Read(_) => None,
-        }
-    }
-
-    fn will_need(&self, range: Range<u64>) {
-        if let Self::Mapped(mapped) = self {
-            let in_memory = |offset: u64| usize::try_from(offset).expect("in memory");
-            let (from, to) = (in_memory(range.start), in_memory(range.end));
-            mapped.advise_range(Advice::WillNeed, from, to - from).expect("a range of the file");
-        }
-    }
-}
+use of_the_command::MappedFile;
+pub(crate) use of_the_command::MappedFolder;
 
 /// The sealed segments of a folder, mapped once more.
-pub(crate) struct Segments(Vec<Mmap>);
+pub(crate) struct Segments(Vec<MappedFile>);
 
 impl Segments {
     pub(crate) fn map(folder: &Path) -> Self {
-        let mut names: Vec<_> = std::fs::read_dir(folder)
-            .expect("the folder of the index")
-            .map(|entry| entry.expect("an entry").path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
-            .collect();
+        let entries = std::fs::read_dir(folder).expect("the folder of the index");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let names = names.map(|name| name.into_string().expect("UTF-8"));
+        let mut names: Vec<_> = names.filter(|name| name.ends_with(".segment")).collect();
         names.sort();
-        let open = |path: &_| map(&File::open(path).expect("a segment")).expect("a mapping");
+        let folder = MappedFolder::new(folder);
+        let open = |name: &String| folder.open(name, FileKind::Sealed).expect("a segment");
         Self(names.iter().map(open).collect())
+    }
+
+    /// The bytes of the segments.
+    fn bytes(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|segment| segment.as_slice().expect("mapped"))
     }
 
     /// A byte of the first segment.
     pub(crate) fn byte_in_the_middle(&self) -> u8 {
-        self.0[0][self.0[0].len() / 2]
+        let first = self.bytes().next().expect("a segment");
+        first[first.len() / 2]
     }
 
     /// The data of rows, segment by segment.
     pub(crate) fn rows(&self, positions: &[u16]) -> Vec<&[u8]> {
         let rows =
-            self.0.iter().flat_map(|segment| positions.iter().map(|row| data(segment, *row)));
+            self.bytes().flat_map(|segment| positions.iter().map(move |row| data(segment, *row)));
         rows.filter(|data| !data.is_empty()).collect()
     }
 }

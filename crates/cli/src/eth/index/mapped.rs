@@ -40,8 +40,9 @@ impl Storage for MappedFolder {
 /// asked for ([`ReadAt::will_need`]).
 fn map(file: &File) -> io::Result<Mmap> {
     let options = MmapOptions::new();
-    // SAFETY: a sealed segment is written under another name, synced and renamed; from then on no
-    // writer changes or cuts it, and one that is removed stays mapped. The mapping is read-only.
+    // SAFETY: a segment is whole and synced before a manifest names it; from then on no writer
+    // changes or cuts it. One that is removed stays mapped, and a later one of its name is another
+    // file. The mapping is read-only.
     #[expect(unsafe_code, reason = "mapping is what the system can't vouch for; this one line")]
     let mapped = unsafe { options.map(file) }?;
     #[cfg(unix)]
