@@ -48,7 +48,7 @@ pub mod hash;
 #[cfg(any(feature = "btc", feature = "eth"))]
 #[cfg_attr(
     not(any(test, all(feature = "std", feature = "btc", feature = "eth"))),
-    expect(dead_code, reason = "each chain uses some of the operations on lanes, and files others")
+    expect(dead_code, reason = "each chain and the index use some of the operations")
 )]
 pub mod simd;
 
