@@ -6,11 +6,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::error::{IndexError, Part};
-use super::format::segment::{Coding, ROW, RowEntry, SegmentHeader, UNIT, entry_len};
+use super::format::segment::{Coding, ROW, RowEntry, SegmentHeader, UNIT, check_list};
 use super::format::{SECTION, check, contradiction};
 use super::reader::segment::Segment;
 use super::storage::ReadAt;
-use crate::eth::bloom::BITS;
 
 /// Planes that count the bits of a filter: 2,048 needs twelve.
 const PLANES: usize = 12;
@@ -25,14 +24,7 @@ pub(super) struct Directory<'a, F> {
 impl<'a, F: ReadAt> Directory<'a, F> {
     /// Reads the entries.
     pub(super) fn read(segment: &'a Segment<F>) -> Result<Self, IndexError> {
-        let header = &segment.header;
-        let length = entry_len(header.sections);
-        let mut bytes = vec![0; BITS * length];
-        segment.read(&mut bytes, header.entry_at(0))?;
-        let entries = (0..).zip(bytes.chunks_exact(length));
-        let entries = entries
-            .map(|(row, bytes)| RowEntry::from_bytes(&segment.name, header, row, bytes))
-            .collect::<Result<_, _>>()?;
+        let entries = segment.entries()?;
         Ok(Self { segment, entries })
     }
 
@@ -68,15 +60,9 @@ impl<'a, F: ReadAt> Directory<'a, F> {
                 self.segment.read(list, offset)?;
                 check(name, offset, part, stored, crc32c::crc32c(list))?;
                 to.fill(0);
-                let mut next = 0;
-                for place in list.as_chunks().0 {
+                for place in check_list(name, offset, part, list)? {
                     let place = usize::from(u16::from_le_bytes(*place));
-                    if place < next || place >= SECTION {
-                        let what = format!("its list has place {place}, at least {next} is due");
-                        return Err(contradiction(name, offset, part, what));
-                    }
                     to[place / 8] |= 1 << (place % 8);
-                    next = place + 1;
                 }
                 Ok(())
             }

@@ -8,12 +8,10 @@ use alloc::vec::Vec;
 use alloy_primitives::{B256, FixedBytesSliceExt as _};
 
 use super::error::{IndexError, Operation, Part};
-use super::files::{failed, length, read};
-use super::format::segment::{
-    Coding, HASHES, HEADER, RECORD, ROW, RowEntry, SectionRecord, SegmentHeader, UNIT, entry_len,
-    wrong_length,
-};
-use super::format::{MAX_SECTIONS, SegmentId, Settings, check, contradiction};
+use super::files::failed;
+use super::format::segment::{Coding, ROW, RowEntry, SectionRecord, SegmentHeader, UNIT};
+use super::format::{SegmentId, Settings, check, contradiction};
+use super::reader::segment::Segment;
 use super::section::Section;
 use super::storage::{Append, ReadAt};
 use crate::eth::bloom::BITS;
@@ -44,15 +42,13 @@ impl Source<'_> {
 /// A written segment whose sections go into another one: all but hashes and rows is read and
 /// checked.
 pub(super) struct OldSegment<'a> {
-    name: String,
-    file: &'a dyn ReadAt,
-    header: SegmentHeader,
+    segment: Segment<&'a dyn ReadAt>,
     records: Vec<SectionRecord>,
     entries: Vec<RowEntry>,
 }
 
 impl<'a> OldSegment<'a> {
-    /// Reads the segment of this name, whose first block has the number `first`.
+    /// Reads a segment of an index with these settings and this first block.
     ///
     /// # Errors
     /// Of the storage; damage of any part but hashes and rows, which are checked when they are
@@ -62,59 +58,15 @@ impl<'a> OldSegment<'a> {
     /// 0.5 MB, and 5 kB for each section.
     pub(super) fn open(
         settings: &Settings,
+        index_first: u64,
         id: SegmentId,
-        first: u64,
         file: &'a dyn ReadAt,
     ) -> Result<Self, IndexError> {
-        let name = id.name();
-        let mut bytes = [0; HEADER];
-        read(file, &name, &mut bytes, 0)?;
-        let header = SegmentHeader::from_bytes(&name, &bytes)?;
-        let expected = SegmentHeader {
-            settings: settings.clone(),
-            sections: id.sections,
-            first,
-            data_units: header.data_units,
-        };
-        if header != expected {
-            let what = format!(
-                "it is of {} sections of {} from block {} on, expected {} of {} from {first} on",
-                header.sections, header.settings.chain, header.first, id.sections, settings.chain
-            );
-            return Err(contradiction(&name, 0, Part::SegmentHeader, what));
-        }
-        let found = length(file, &name)?;
-        if found != header.file_len() {
-            return Err(wrong_length(&name, found, header.file_len()));
-        }
-        let mut bytes = vec![0; RECORD * header.sections as usize];
-        read(file, &name, &mut bytes, header.record_at(0))?;
-        let records = bytes.as_chunks::<RECORD>().0.iter();
-        let records: Result<_, _> = (0..)
-            .zip(records)
-            .map(|(section, bytes)| {
-                SectionRecord::from_bytes(&name, header.record_at(section), section, bytes)
-            })
-            .collect();
-        let records = records?;
-        let mut bytes = vec![0; BITS * entry_len(header.sections)];
-        read(file, &name, &mut bytes, header.entry_at(0))?;
-        let entries: Result<_, _> = (0..)
-            .zip(bytes.chunks_exact(entry_len(header.sections)))
-            .map(|(row, bytes)| RowEntry::from_bytes(&name, &header, row, bytes))
-            .collect();
-        let entries = entries?;
-        Ok(Self { name, file, header, records, entries })
-    }
-
-    /// Appends the hashes of the blocks of a section.
-    fn append_hashes(&self, section: u32, to: &mut Vec<u8>) -> Result<(), IndexError> {
-        let (start, offset) = (to.len(), self.header.hashes_at(section));
-        to.resize(start + HASHES, 0);
-        read(self.file, &self.name, &mut to[start..], offset)?;
-        let stored = self.records[section as usize].hashes_crc;
-        let computed = crc32c::crc32c(&to[start..]);
-        check(&self.name, offset, Part::BlockHashes { section }, stored, computed)
+        let segment = Segment::of_file(file, settings, index_first, id)?;
+        let records = (0..id.sections).map(|section| segment.record(section));
+        let records = records.collect::<Result<_, _>>()?;
+        let entries = segment.entries()?;
+        Ok(Self { segment, records, entries })
     }
 
     /// The data of a row: first those of the raw sections, then the lists.
@@ -124,16 +76,16 @@ impl<'a> OldSegment<'a> {
         window: &'b mut Window,
     ) -> Result<(&'b [u8], &'b [u8]), IndexError> {
         let entry = &self.entries[usize::from(row)];
-        let data_at = self.header.data_at();
-        let start = data_at + u64::from(entry.start) * UNIT as u64;
+        let Segment { name, header, .. } = &self.segment;
+        let start = header.data_at() + u64::from(entry.start) * UNIT as u64;
         let data = window.get(self, start, entry.data_len())?;
         let mut raw = 0;
-        for section in 0..self.header.sections {
+        for section in 0..header.sections {
             let coding = Coding::of(entry.ones[section as usize]);
             let (place, stored) = (entry.place(section), entry.crcs[section as usize]);
             let computed = crc32c::crc32c(&data[place..][..coding.len()]);
             let part = Part::Row { row, section };
-            check(&self.name, start + place as u64, part, stored, computed)?;
+            check(name, start + place as u64, part, stored, computed)?;
             raw += usize::from(coding == Coding::Raw) * ROW;
         }
         Ok(data.split_at(raw))
@@ -152,11 +104,11 @@ impl Window {
     fn get(&mut self, of: &OldSegment<'_>, start: u64, len: usize) -> Result<&[u8], IndexError> {
         let end = start + len as u64;
         if start < self.start || end > self.start + self.bytes.len() as u64 {
-            let left = of.header.file_len() - start;
+            let left = of.segment.header.file_len() - start;
             let len = usize::try_from(left).map_or(READ, |left| left.min(READ)).max(len);
             self.bytes.resize(len, 0);
             self.start = start;
-            if let Err(error) = read(of.file, &of.name, &mut self.bytes, start) {
+            if let Err(error) = of.segment.read(&mut self.bytes, start) {
                 self.bytes.clear();
                 return Err(error);
             }
@@ -253,7 +205,8 @@ fn check_links(id: SegmentId, sources: &[Source<'_>]) -> Result<(), IndexError> 
                 let (name, offset) = match source {
                     Source::Section(_) => (id.name(), 0),
                     Source::Segment(segment) => {
-                        (segment.name.clone(), segment.header.record_at(section))
+                        let Segment { name, header, .. } = &segment.segment;
+                        (name.clone(), header.record_at(section))
                     }
                 };
                 return Err(contradiction(&name, offset, part, what));
@@ -266,9 +219,7 @@ fn check_links(id: SegmentId, sources: &[Source<'_>]) -> Result<(), IndexError> 
 
 /// The entries of all rows of the new segment.
 fn entries(sources: &[Source<'_>]) -> Vec<RowEntry> {
-    let none =
-        RowEntry { start: 0, ones: [0; MAX_SECTIONS as usize], crcs: [0; MAX_SECTIONS as usize] };
-    let mut entries = vec![none; BITS];
+    let mut entries = vec![RowEntry::EMPTY; BITS];
     let mut start = 0;
     for (row, entry) in (0_u16..).zip(&mut entries) {
         let mut at = 0;
@@ -281,7 +232,7 @@ fn entries(sources: &[Source<'_>]) -> Vec<RowEntry> {
                 }
                 Source::Segment(segment) => {
                     let old = &segment.entries[usize::from(row)];
-                    let sections = segment.header.sections as usize;
+                    let sections = segment.records.len();
                     entry.ones[at..][..sections].copy_from_slice(&old.ones[..sections]);
                     entry.crcs[at..][..sections].copy_from_slice(&old.crcs[..sections]);
                     at += sections;
@@ -303,8 +254,9 @@ fn write_hashes<A: Append>(sources: &[Source<'_>], out: &mut Out<'_, A>) -> Resu
                 out.write_if_many()?;
             }
             Source::Segment(segment) => {
-                for section in 0..segment.header.sections {
-                    segment.append_hashes(section, &mut out.bytes)?;
+                for section in 0..segment.segment.id.sections {
+                    let hashes = segment.segment.block_hashes(section)?;
+                    out.bytes.extend(hashes.expect("an index with block hashes").as_flattened());
                     out.write_if_many()?;
                 }
             }

@@ -159,7 +159,25 @@ macro_rules! read_as_slice {
     )*};
 }
 
-read_as_slice!(&[u8], Vec<u8>, alloc::sync::Arc<[u8]>);
+read_as_slice!(Vec<u8>, alloc::sync::Arc<[u8]>);
+
+impl<R: ReadAt + ?Sized> ReadAt for &R {
+    fn length(&self) -> io::Result<u64> {
+        R::length(self)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        R::read_exact_at(self, buffer, offset)
+    }
+
+    fn as_slice(&self) -> Option<&[u8]> {
+        R::as_slice(self)
+    }
+
+    fn will_need(&self, range: Range<u64>) {
+        R::will_need(self, range);
+    }
+}
 
 /// A file in memory.
 impl Append for Vec<u8> {

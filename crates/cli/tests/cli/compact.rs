@@ -28,20 +28,21 @@ const BLOCK_757753: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/bitcoin/blocks/mainnet_757753.json");
 
 /// A directory of its own for a test, gone with it.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("chainsieve-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         Self(folder)
     }
 
-    fn path(&self, name: &str) -> String {
+    /// The path of something in it.
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("text").to_owned()
     }
 
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         fs::write(self.0.join(name), bytes).expect("written");
         self.path(name)
     }

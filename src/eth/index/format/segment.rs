@@ -307,6 +307,10 @@ pub(in crate::eth::index) struct RowEntry {
 }
 
 impl RowEntry {
+    /// Of a row without bits.
+    pub(in crate::eth::index) const EMPTY: Self =
+        Self { start: 0, ones: [0; MAX_SECTIONS as usize], crcs: [0; MAX_SECTIONS as usize] };
+
     /// Appends the entry.
     pub(in crate::eth::index) fn write(&self, row: u16, sections: u32, to: &mut Vec<u8>) {
         let before = to.len();
@@ -383,6 +387,29 @@ impl RowEntry {
         let lists = codings.take(before).filter(|&coding| coding != Coding::Raw);
         raw * ROW + lists.map(Coding::len).sum::<usize>()
     }
+}
+
+/// The places of a list, which are below 8,192 and ascend.
+///
+/// # Errors
+/// If they aren't or don't.
+pub(in crate::eth::index) fn check_list<'a>(
+    name: &str,
+    offset: u64,
+    part: Part,
+    data: &'a [u8],
+) -> Result<&'a [[u8; 2]], IndexError> {
+    let places = data.as_chunks().0;
+    let mut next = 0;
+    for place in places {
+        let place = u16::from_le_bytes(*place);
+        if place < next || usize::from(place) >= SECTION {
+            let what = format!("its list has place {place} where at least {next} is due");
+            return Err(contradiction(name, offset, part, what));
+        }
+        next = place + 1;
+    }
+    Ok(places)
 }
 
 /// A segment whose file is not as long as it says.

@@ -1,6 +1,5 @@
 //! The rows of queries in one segment: what the directory says of them, and their data.
 
-use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -8,8 +7,10 @@ use core::sync::atomic::Ordering;
 use super::candidates::QueryStats;
 use crate::eth::bloom::BITS;
 use crate::eth::index::error::{IndexError, Part};
-use crate::eth::index::format::segment::{Coding, LIST_MAX, ROW, RowEntry, UNIT, entry_len};
-use crate::eth::index::format::{MAX_SECTIONS, SECTION, check, contradiction};
+use crate::eth::index::format::segment::{
+    Coding, LIST_MAX, ROW, RowEntry, UNIT, check_list, entry_len,
+};
+use crate::eth::index::format::{MAX_SECTIONS, SECTION, check};
 use crate::eth::index::reader::segment::Segment;
 use crate::eth::index::storage::ReadAt;
 use crate::simd::prefetch;
@@ -78,10 +79,9 @@ pub(super) struct Row {
 
 impl Row {
     fn new(position: u16) -> Self {
-        let none = RowEntry { start: 0, ones: [0; 32], crcs: [0; 32] };
         Self {
             position,
-            entry: none,
+            entry: RowEntry::EMPTY,
             places: [0; MAX_SECTIONS as usize],
             live: 0,
             full: 0,
@@ -427,16 +427,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         if data.len() == ROW {
             return Ok(());
         }
-        let mut next = 0;
-        for place in data.as_chunks().0 {
-            let place = u16::from_le_bytes(*place);
-            if place < next || usize::from(place) >= SECTION {
-                let what = format!("its list has place {place} where at least {next} is due");
-                return Err(contradiction(name, offset, part, what));
-            }
-            next = place + 1;
-        }
-        Ok(())
+        check_list(name, offset, part, data).map(drop)
     }
 }
 

@@ -15,9 +15,9 @@ use crate::eth::index::error::{IndexError, Part};
 use crate::eth::index::files::{length, open, read};
 use crate::eth::index::format::manifest::Manifest;
 use crate::eth::index::format::segment::{
-    HASHES, HEADER, RECORD, SectionRecord, SegmentHeader, wrong_length,
+    HASHES, HEADER, RECORD, RowEntry, SectionRecord, SegmentHeader, entry_len, wrong_length,
 };
-use crate::eth::index::format::{SECTION, SegmentId, check, contradiction};
+use crate::eth::index::format::{SECTION, SegmentId, Settings, check, contradiction};
 use crate::eth::index::storage::{FileKind, ReadAt, Storage};
 
 /// A segment whose header and length are as the manifest lets expect.
@@ -41,8 +41,18 @@ impl<F: ReadAt> Segment<F> {
         manifest: &Manifest,
         id: SegmentId,
     ) -> Result<Self, IndexError> {
+        let file = open(storage, &id.name(), FileKind::Sealed)?;
+        Self::of_file(file, &manifest.settings, manifest.first, id)
+    }
+
+    /// The segment in a file, of an index with these settings and this first block.
+    pub(in crate::eth::index) fn of_file(
+        file: F,
+        settings: &Settings,
+        index_first: u64,
+        id: SegmentId,
+    ) -> Result<Self, IndexError> {
         let name = id.name();
-        let file = open(storage, &name, FileKind::Sealed)?;
         let found = length(&file, &name)?;
         if found < HEADER as u64 {
             return Err(wrong_length(&name, found, HEADER as u64));
@@ -51,11 +61,15 @@ impl<F: ReadAt> Segment<F> {
         read(&file, &name, &mut bytes, 0)?;
         let header = SegmentHeader::from_bytes(&name, &bytes)?;
         let wrong = |what: String| contradiction(&name, 0, Part::SegmentHeader, what);
-        if header.settings != manifest.settings {
-            let (found, expected) = (&header.settings, &manifest.settings);
-            return Err(wrong(format!("it is of {found:?}, the manifest of {expected:?}")));
+        if header.settings != *settings {
+            let with = |settings: &Settings| {
+                let hashes = if settings.block_hashes { "with" } else { "without" };
+                format!("chain {} {hashes} block hashes", settings.chain)
+            };
+            let (found, expected) = (with(&header.settings), with(settings));
+            return Err(wrong(format!("it is of {found}, the index of {expected}")));
         }
-        let first = manifest.first + u64::from(id.section) * SECTION as u64;
+        let first = index_first + u64::from(id.section) * SECTION as u64;
         if header.sections != id.sections || header.first != first {
             return Err(wrong(format!(
                 "it has {} sections from block {} on; expected {} from block {first} on",
@@ -108,6 +122,17 @@ impl<F: ReadAt> Segment<F> {
         let mut bytes = [0; RECORD];
         self.read(&mut bytes, offset)?;
         SectionRecord::from_bytes(&self.name, offset, section, &bytes)
+    }
+
+    /// The entries of all its rows.
+    pub(in crate::eth::index) fn entries(&self) -> Result<Vec<RowEntry>, IndexError> {
+        let length = entry_len(self.header.sections);
+        let mut bytes = vec![0; BITS * length];
+        self.read(&mut bytes, self.header.entry_at(0))?;
+        let entries = (0..).zip(bytes.chunks_exact(length));
+        entries
+            .map(|(row, bytes)| RowEntry::from_bytes(&self.name, &self.header, row, bytes))
+            .collect()
     }
 
     /// The hash of its last block.

@@ -245,20 +245,20 @@ fn segments_of_another_place_or_cut_off_are_not_copied() {
     let sections = turned(Backend::best(), headers(2), &settings);
     let good = written(&settings, 0, &sections[..1]);
     let open = |settings, id, first, bytes: &[u8]| {
-        OldSegment::open(settings, id, first, &bytes).map(drop).unwrap_err().to_string()
+        OldSegment::open(settings, first, id, &bytes).map(drop).unwrap_err().to_string()
     };
     let elsewhere = open(&settings, id(0, 1), FIRST + 1, &good);
-    assert!(elsewhere.contains("from block 1000000 on, expected"), "{elsewhere}");
+    assert!(elsewhere.contains("from block 1000000 on; expected"), "{elsewhere}");
     let other = Settings::new("sepolia").unwrap();
     let of_another = open(&other, id(0, 1), FIRST, &good);
-    assert!(of_another.contains("of mainnet"), "{of_another}");
+    assert!(of_another.contains("of chain mainnet"), "{of_another}");
     let cut = open(&settings, id(0, 1), FIRST, &good[..good.len() - 1]);
     assert!(cut.contains(&format!("{} bytes, expected {}", good.len() - 1, good.len())), "{cut}");
     for len in [0, 63, 64, 5000, 30_000] {
         assert!(!open(&settings, id(0, 1), FIRST, &good[..len]).is_empty());
     }
     // The first section behind itself.
-    let old = OldSegment::open(&settings, id(0, 1), FIRST, &good).unwrap();
+    let old = OldSegment::open(&settings, FIRST, id(0, 1), &good).unwrap();
     let sources = [Source::Section(&sections[0]), Source::Segment(&old)];
     let error = write_segment(&settings, id(0, 2), FIRST, &sources, &mut Vec::new()).unwrap_err();
     let IndexError::Damaged { file, offset, part, damage: Damage::Contradiction(_) } = error else {
@@ -283,10 +283,9 @@ fn merged(settings: &Settings, sections: &[Section], sizes: &[usize]) -> Vec<u8>
         .iter()
         .zip(sizes)
         .map(|(bytes, &size)| {
-            let first = FIRST + (from * SECTION) as u64;
             let id = id(from, size);
             from += size;
-            OldSegment::open(settings, id, first, bytes).unwrap()
+            OldSegment::open(settings, FIRST, id, bytes).unwrap()
         })
         .collect();
     let mut sources: Vec<_> = opened.iter().map(Source::Segment).collect();
@@ -315,7 +314,7 @@ fn damage_is_found_before_it_is_copied() {
     let good = written(&settings, 0, &sections[..1]);
     let data_at = (64 + 4496 + 2048 * 14 + 262_144_usize).div_ceil(4096) * 4096;
     let copy = |bytes: &[u8]| -> Result<(), IndexError> {
-        let old = OldSegment::open(&settings, id(0, 1), FIRST, &bytes)?;
+        let old = OldSegment::open(&settings, FIRST, id(0, 1), &bytes)?;
         let sources = [Source::Segment(&old), Source::Section(&sections[1])];
         write_segment(&settings, id(0, 2), FIRST, &sources, &mut Vec::new())
     };

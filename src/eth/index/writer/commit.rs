@@ -146,7 +146,7 @@ impl<S: WriteStorage> Writer<S> {
         }
         let mut opened = Vec::with_capacity(ids.len());
         for (&id, file) in ids.iter().zip(&older) {
-            opened.push(OldSegment::open(&self.settings, id, first(id.section), file)?);
+            opened.push(OldSegment::open(&self.settings, self.first, id, file)?);
         }
         let from = id.section.max(old) - old;
         let sections = &self.sections[from as usize..(end - old) as usize];

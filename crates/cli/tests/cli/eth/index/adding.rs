@@ -20,7 +20,7 @@ fn segments(index: &str) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn every_form_of_headers_gives_the_same_index() {
-    let folder = Folder::new("forms");
+    let folder = Folder::new("index-forms");
     let blocks = Block::both();
     let objects = blocks.each_ref().map(|block| write::rpc_header(&block.header));
     let hex = blocks.each_ref().map(|block| hex0x(&block.header));
@@ -51,7 +51,7 @@ fn every_form_of_headers_gives_the_same_index() {
 
 #[test]
 fn a_killed_build_has_what_it_said_and_goes_on() {
-    let folder = Folder::new("killed");
+    let folder = Folder::new("index-killed");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
     let (whole, _) = build(&folder, &headers, &[]);
@@ -102,7 +102,7 @@ fn a_killed_build_has_what_it_said_and_goes_on() {
 
 #[test]
 fn headers_must_go_on_from_the_index() {
-    let folder = Folder::new("links");
+    let folder = Folder::new("index-links");
     let all = chain();
     let of = |name: &str, headers: &[Vec<u8>]| folder.write(name, headers.concat());
     let (index, _) = build(&folder, &of("first", &all[..100]), &[]);
@@ -133,7 +133,7 @@ fn headers_must_go_on_from_the_index() {
 
 #[test]
 fn a_reorganisation_is_taken_back() {
-    let folder = Folder::new("reorganised");
+    let folder = Folder::new("index-reorganised");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
     let (index, _) = build(&folder, &headers, &[]);
@@ -178,7 +178,7 @@ fn a_reorganisation_is_taken_back() {
 
 #[test]
 fn a_reorganisation_that_reaches_too_far_changes_nothing() {
-    let folder = Folder::new("too-deep");
+    let folder = Folder::new("index-too-deep");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
     let (index, _) = build(&folder, &headers, &[]);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn real_headers_in_two_commands() {
-    let folder = Folder::new("real");
+    let folder = Folder::new("index-real");
     let router = ROUTER;
     let list = folder.write("addresses.txt", format!("{WETH}\n{}\n", every(3)));
     let list = format!("@{list}");
@@ -44,7 +44,7 @@ fn real_headers_in_two_commands() {
 
 #[test]
 fn sealed_sections_answer_as_headers_do() {
-    let folder = Folder::new("sealed");
+    let folder = Folder::new("index-sealed");
     let headers = folder.write("headers.rlp", chain().concat());
     let queries: Vec<Vec<String>> = PERIODS
         .into_iter()
@@ -93,7 +93,7 @@ fn sealed_sections_answer_as_headers_do() {
 
 #[test]
 fn explained_as_forecast_from_headers() {
-    let folder = Folder::new("explained");
+    let folder = Folder::new("index-explained");
     let headers = folder.write("headers.rlp", chain().concat());
     let (index, _) = build(&folder, &headers, &[]);
     let (two, hundred) = (every(2).to_string(), every(100).to_string());
@@ -147,7 +147,7 @@ fn explained_as_forecast_from_headers() {
 
 #[test]
 fn what_an_index_holds() {
-    let folder = Folder::new("info");
+    let folder = Folder::new("index-info");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
     let (index, built) = build(&folder, &headers, &["--chain", "made up", "--block-hashes"]);
@@ -190,7 +190,7 @@ fn what_an_index_holds() {
 
 #[test]
 fn slips() {
-    let folder = Folder::new("slips");
+    let folder = Folder::new("index-slips");
     let headers = folder.write("headers.rlp", run_of(22_431_080, 22_431_086));
     let (index, _) = build(&folder, &headers, &[]);
     let absent = folder.path("absent");

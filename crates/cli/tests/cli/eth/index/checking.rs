@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn an_index_is_compared_with_its_headers() {
-    let folder = Folder::new("compared");
+    let folder = Folder::new("index-compared");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
     for hashes in [&[][..], &["--block-hashes"]] {
@@ -58,7 +58,7 @@ fn an_index_is_compared_with_its_headers() {
 
 #[test]
 fn damage_is_named() {
-    let folder = Folder::new("damaged");
+    let folder = Folder::new("index-damaged");
     let headers = folder.write("headers.rlp", chain().concat());
     let (index, _) = build(&folder, &headers, &["--block-hashes"]);
     let names = fs::read_dir(&index)

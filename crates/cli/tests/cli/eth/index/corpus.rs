@@ -11,7 +11,7 @@ fn every_run_of_headers_and_the_first_epoch() {
     };
     let files: Vec<_> = files.iter().filter(of_headers).collect();
     assert_eq!(files.len(), 8);
-    let folder = Folder::new("corpus");
+    let folder = Folder::new("index-corpus");
     let mut candidates = 0;
     for file in files {
         let headers = corpus.join(text(&file["file"]));

@@ -10,35 +10,7 @@ use std::path::Path;
 use chainsieve::alloy_primitives::{Address, Bloom, BloomInput};
 
 use super::*;
-
-/// A folder for one test, removed afterwards.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("chainsieve-index-{}-{name}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        drop(fs::remove_dir_all(&folder));
-        fs::create_dir_all(&folder).expect("a folder");
-        Self(folder)
-    }
-
-    /// The path of something in it.
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("text").to_owned()
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
-        fs::write(self.0.join(name), bytes).expect("written");
-        self.path(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
+use crate::compact::Folder;
 
 /// The lines of a command, the last one apart.
 fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {
