@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use super::bloom::{self, BitPositions};
 use super::fill::FillHistogram;
-use super::header::HeaderChain;
+use super::header::{ChainBlock, HeaderChain};
 use super::log_query::CompiledQuery;
 use super::scan;
 use crate::simd::Backend;
@@ -34,6 +34,10 @@ const BYTES_PER_GAS: f64 = 0.0048;
 /// What the filter adds to a receipt's RLP: 256 bytes and a length of three.
 const BLOOM_BYTES: f64 = 259.0;
 
+/// What JSON-RPC adds to a receipt, besides writing each byte as two: some 650 bytes of names and
+/// hashes, and 430 for each of its logs, of which mainnet has about 2.5.
+const JSON_BYTES: f64 = 1_700.0;
+
 /// From this share of blocks on, an element is said to select nothing.
 const SELECTS_NOTHING: f64 = 0.9;
 
@@ -52,6 +56,44 @@ pub struct Forecast {
     bytes: f64,
     /// At least what they used.
     pub(super) gas_of_candidates: u64,
+}
+
+/// What it takes to look into one block: an estimate, see [`of_block`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlockCost {
+    receipts: f64,
+    bytes: f64,
+}
+
+/// What it takes to look into a block, from the gas that it used and how full its filter is: as
+/// [`Forecast`] has it for many.
+pub fn of_block(block: &ChainBlock<'_>) -> BlockCost {
+    let values = bloom::estimated_values(bloom::count_ones(block.bloom));
+    let gas = block.gas_used as f64;
+    let bytes = if values.is_finite() { values * BYTES_PER_VALUE } else { gas * BYTES_PER_GAS };
+    BlockCost { receipts: gas / GAS_PER_RECEIPT, bytes }
+}
+
+impl BlockCost {
+    /// How many receipts the block has.
+    pub fn receipts(&self) -> f64 {
+        self.receipts
+    }
+
+    /// Bytes of its receipts in consensus RLP, with a filter in each.
+    pub fn consensus_bytes(&self) -> f64 {
+        self.bytes + self.receipts * BLOOM_BYTES
+    }
+
+    /// Bytes of its receipts as JSON-RPC has them: twice their RLP, and what goes around it.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rounded, not negative"
+    )]
+    pub fn json_bytes(&self) -> u64 {
+        (2.0 * self.consensus_bytes() + self.receipts * JSON_BYTES) as u64
+    }
 }
 
 /// What a clause of a query, its addresses or one position of topics, selects by itself.
@@ -342,6 +384,26 @@ mod tests {
         assert!(addresses.candidates() < topic.candidates());
     }
 
+    /// What geth writes for these receipts: everything around their logs has 1,150 bytes.
+    fn json_bytes(encodings: &[Vec<u8>]) -> usize {
+        use crate::eth::log::LocatedLog;
+        use alloy_primitives::B256;
+
+        let receipts = crate::eth::receipts::BlockReceipts::from_encodings(encodings).unwrap();
+        let located = |log: &alloy_primitives::Log| LocatedLog {
+            log: log.clone(),
+            block_number: 17_686_111,
+            block_hash: B256::ZERO,
+            block_timestamp: Some(1_700_000_000),
+            transaction_hash: Some(B256::ZERO),
+            transaction_index: 100,
+            log_index: 200,
+            removed: false,
+        };
+        let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
+        1_150 * receipts.len() + logs.map(|log| located(log).to_json().len() + 1).sum::<usize>()
+    }
+
     /// The receipts of real blocks against what their headers let expect.
     #[test]
     fn receipts_and_bytes_are_of_the_right_size() {
@@ -367,6 +429,14 @@ mod tests {
             assert!((0.4..2.6).contains(&factor), "{place}: {factor}");
             assert!(forecast.most_receipts() >= receipts.len() as u64);
             assert!(forecast.slim_bytes() < forecast.consensus_bytes());
+            let cost = of_block(&chain.blocks().next().unwrap());
+            let same = |one: f64, other: f64| (one / other - 1.0).abs() < 1e-9;
+            assert!(same(cost.receipts(), forecast.receipts()));
+            assert!(same(cost.consensus_bytes(), forecast.consensus_bytes()));
+            let encodings: Vec<_> =
+                receipts.iter().map(|hex| hex::decode(hex.as_str().unwrap()).unwrap()).collect();
+            let factor = cost.json_bytes() as f64 / json_bytes(&encodings) as f64;
+            assert!((0.5..2.0).contains(&factor), "{place}: {factor}");
         }
     }
 

@@ -65,6 +65,15 @@ impl HeaderBuf {
         Ok(Self { rlp, hash: computed })
     }
 
+    /// From the RLP of a header, as `debug_getRawHeader` returns it.
+    ///
+    /// # Errors
+    /// [`HeaderError`], also if something stands behind the header.
+    pub fn from_rlp(rlp: Vec<u8>) -> Result<Self, HeaderError> {
+        let hash = HeaderView::decode(&rlp)?.hash();
+        Ok(Self { rlp, hash })
+    }
+
     /// The bytes whose hash the header's is.
     pub fn rlp(&self) -> &[u8] {
         &self.rlp

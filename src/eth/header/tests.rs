@@ -218,6 +218,19 @@ fn json_is_accepted_under_its_hash_alone() {
 }
 
 /// The runs of parent-linked headers.
+#[test]
+fn rlp_is_a_header_of_its_hash_or_none() {
+    for known in known() {
+        let header = HeaderBuf::from_rlp(known.rlp.clone()).unwrap();
+        assert_eq!((header.hash(), header.rlp()), (known.hash, known.rlp.as_slice()));
+        assert_eq!(header.view().number(), known.number);
+        let longer = [&known.rlp[..], &[0x80]].concat();
+        assert_eq!(HeaderBuf::from_rlp(longer), Err(HeaderError::TrailingBytes(1)));
+        assert!(HeaderBuf::from_rlp(known.rlp[..known.rlp.len() - 1].to_vec()).is_err());
+    }
+    assert!(HeaderBuf::from_rlp(Vec::new()).is_err());
+}
+
 fn runs() -> [Vec<Known>; 3] {
     [
         run("mainnet", 10_234_001..=10_234_007),
