@@ -59,20 +59,25 @@ fn insert_and_contains_at_every_length() {
             let element = &bytes[start..];
             let mut inserted = slow.clone();
             inserted.insert(element);
+            // Once for all backends: how many there are is the CPU's business.
+            *if slow.contains(element) { &mut present } else { &mut absent } += 1;
             let name = format!("{length} bytes, {size} bytes of filter, k {}", slow.hash_funcs);
             for backend in &backends {
                 let (filter, _) = BloomFilter::decode_any_size(&slow.payload()).expect(&name);
                 let mut filter = filter.with_backend(*backend);
-                let contains = filter.contains(element);
-                assert_eq!(contains, slow.contains(element), "{name}, {}", backend.name());
-                *if contains { &mut present } else { &mut absent } += 1;
+                assert_eq!(
+                    filter.contains(element),
+                    slow.contains(element),
+                    "{name}, {}",
+                    backend.name()
+                );
                 filter.insert(element);
                 assert!(filter.data() == inserted.data, "{name}, {}: insert", backend.name());
                 assert!(filter.contains(element), "{name}, {}: lost", backend.name());
             }
         }
     }
-    assert!(present > 500 && absent > 500, "{present} present, {absent} absent");
+    assert!(present > 100 && absent > 1_000, "{present} present, {absent} absent");
 }
 
 /// A block of one transaction with a coinbase-like input and these output scripts, and one that
