@@ -46,9 +46,49 @@ impl Utc {
     }
 }
 
+/// The second at which a day begins in UTC: of `2023-07-13`, from 1970 on and as far as the times of
+/// headers go.
+pub(crate) fn day_start(text: &str) -> Option<u32> {
+    let well_formed =
+        |(at, c): (usize, char)| if matches!(at, 4 | 7) { c == '-' } else { c.is_ascii_digit() };
+    if text.len() != 10 || !text.char_indices().all(well_formed) {
+        return None;
+    }
+    let year: u64 = text.get(..4)?.parse().ok()?;
+    // Days of the years before, at least; the day itself is not a year behind them.
+    let days = year.checked_sub(1970)? * 365;
+    let found = (days..days + 400).map(|day| day * DAY).find(|&at| Utc::new(at).date() == text)?;
+    u32::try_from(found).ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Utc;
+    use super::{Utc, day_start};
+
+    #[test]
+    fn days_begin_where_date_1_says() {
+        for (day, expected) in [
+            ("1970-01-01", Some(0)),
+            ("2000-02-29", Some(951_782_400)),
+            ("2015-12-31", Some(1_451_520_000)),
+            ("2100-03-01", Some(4_107_542_400)),
+            ("2106-02-07", Some(4_294_944_000)),
+        ] {
+            assert_eq!(day_start(day), expected, "{day}");
+        }
+        for none in [
+            "2106-02-08",
+            "2023-02-29",
+            "1969-12-31",
+            "2023-7-13",
+            "2023-07-130",
+            "",
+            "20 3-07-13",
+            "２０２3-07",
+        ] {
+            assert_eq!(day_start(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn dates_are_those_of_date_1() {

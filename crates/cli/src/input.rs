@@ -162,7 +162,7 @@ pub(crate) fn shorten(text: &str) -> String {
         return "(a private key, not shown)".into();
     }
     if let Some((scheme, _)) = text.split_once("://") {
-        return format!("{scheme:.16}://… (a URL, not shown: nothing is fetched)");
+        return format!("{scheme:.16}://… (a URL, not shown: nothing is fetched but from --rpc)");
     }
     match text.char_indices().nth(64) {
         Some((end, _)) => format!("{}…", &text[..end]),

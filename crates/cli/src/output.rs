@@ -8,6 +8,8 @@ use std::time::Duration;
 use comfy_table::{Table, presets};
 use serde_json::Value;
 
+use crate::progress::above_status;
+
 /// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -33,6 +35,8 @@ pub(crate) enum Exit {
     NoAfterLines,
     /// 3, and the JSON is the last of many lines: not all of the input could be read.
     BadInputAfterLines,
+    /// 4, and the JSON is the last of many lines: not all that was asked is answered.
+    UndecidedAfterLines,
     /// 3: an answer is proven wrong.
     Wrong,
     /// 4: parts could not be decided.
@@ -41,7 +45,13 @@ pub(crate) enum Exit {
 
 impl Exit {
     fn is_after_lines(self) -> bool {
-        matches!(self, Self::YesAfterLines | Self::NoAfterLines | Self::BadInputAfterLines)
+        matches!(
+            self,
+            Self::YesAfterLines
+                | Self::NoAfterLines
+                | Self::BadInputAfterLines
+                | Self::UndecidedAfterLines
+        )
     }
 }
 
@@ -57,7 +67,7 @@ impl From<Exit> for ExitCode {
             Exit::Yes | Exit::YesAfterLines => Self::SUCCESS,
             Exit::No | Exit::NoAfterLines => Self::FAILURE,
             Exit::BadInputAfterLines | Exit::Wrong => Self::from(3),
-            Exit::Undecided => Self::from(4),
+            Exit::Undecided | Exit::UndecidedAfterLines => Self::from(4),
         }
     }
 }
@@ -96,6 +106,12 @@ impl Report {
 pub(crate) struct Lines {
     /// Nobody reads any more.
     closed: bool,
+    /// Kept in place of being printed.
+    #[cfg(test)]
+    pub(crate) kept: Option<String>,
+    /// A text with this cannot be printed.
+    #[cfg(test)]
+    pub(crate) fails_at: Option<&'static str>,
 }
 
 impl Lines {
@@ -109,8 +125,20 @@ impl Lines {
         if self.closed {
             return Ok(());
         }
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        #[cfg(test)]
+        if self.fails_at.is_some_and(|part| text.contains(part)) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        #[cfg(test)]
+        if let Some(kept) = &mut self.kept {
+            kept.push_str(text);
+            return Ok(());
+        }
+        let print = || {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+        };
+        match above_status(print) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;
                 Ok(())
@@ -153,6 +181,11 @@ impl Page {
 
     pub(crate) fn table(&mut self, header: Vec<&'static str>, rows: Vec<Vec<String>>) {
         self.0.push(Part::Table(header, rows));
+    }
+
+    /// All of another page.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     pub(crate) fn warnings(&mut self, warnings: &[String]) {
@@ -217,9 +250,20 @@ pub(crate) fn print_error(error: &anyhow::Error) {
     drop(writeln!(stderr, "{name} {}", printable(&format!("{error:#}"))));
 }
 
+/// `note: what`, on standard error: something that was learnt while a command goes on.
+pub(crate) fn print_note(text: &str) {
+    print_log(&format!("note: {text}"));
+}
+
+/// A line about what happens while a command goes on, on standard error.
+pub(crate) fn print_log(text: &str) {
+    // As with errors, nobody is left to tell.
+    above_status(|| drop(writeln!(io::stderr().lock(), "{}", printable(text))));
+}
+
 /// Text with what steers a terminal written out: files and their names may hold it, and would
 /// else move the cursor, colour lines or turn their order round.
-fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let steers = |c: char| {
         (c.is_control() && c != '\n')
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

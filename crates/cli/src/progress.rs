@@ -1,6 +1,8 @@
 //! How far a long command is.
 
 use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -29,9 +31,29 @@ impl Progress {
         Self(bar)
     }
 
-    /// So many bytes are done.
-    pub(crate) fn at(&self, bytes: u64) {
-        self.0.set_position(bytes);
+    /// Over so many things that take their time, named by a word.
+    pub(crate) fn counting(total: u64, what: &str) -> Self {
+        let template =
+            format!("{{bar:40}} {{human_pos}}/{{human_len}} {what}, {{eta}} left{{msg}}");
+        let style = ProgressStyle::with_template(&template);
+        let bar = ProgressBar::new(total);
+        bar.set_style(style.expect("the template is valid"));
+        Self(bar)
+    }
+
+    /// None.
+    pub(crate) fn hidden() -> Self {
+        Self(ProgressBar::hidden())
+    }
+
+    /// Whether there is one, shown on a terminal or not.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.0.length().is_some()
+    }
+
+    /// So much is done.
+    pub(crate) fn at(&self, done: u64) {
+        self.0.set_position(done);
     }
 
     /// Shows a word behind the bar.
@@ -48,5 +70,53 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// The status line that is shown now.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// How often a status line is written anew.
+const REFRESH: Duration = Duration::from_millis(250);
+
+/// One line on standard error that says how far a command without a known end is, and only where
+/// that is a terminal.
+#[derive(Debug)]
+pub(crate) struct Status {
+    bar: ProgressBar,
+    next: Option<Instant>,
+}
+
+impl Status {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::new_spinner();
+        bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("the template is valid"));
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        Self { bar, next: None }
+    }
+
+    /// Shows a text, not too often.
+    pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
+        let now = Instant::now();
+        if !self.bar.is_hidden() && self.next.is_none_or(|next| next <= now) {
+            self.next = Some(now + REFRESH);
+            self.bar.set_message(text());
+        }
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Prints above the status line, if there is one.
+pub(crate) fn above_status<R>(print: impl FnOnce() -> R) -> R {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match shown {
+        Some(bar) => bar.suspend(print),
+        None => print(),
     }
 }

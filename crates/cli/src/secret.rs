@@ -7,6 +7,10 @@ use chainsieve::bitcoin::{Address, base58};
 pub(crate) const NOT_SHOWN: &str = "a private key, not shown: watching needs only public ones: \
                                     give an address, a public key or a descriptor with xpub keys";
 
+/// What stands in place of an error about the command line that would show a URL.
+pub(crate) const URL_NOT_SHOWN: &str = "a URL, not shown, where none belongs, or a value that is \
+                                        not valid: see --help. A provider is given with --rpc URL";
+
 /// Whether `text` holds what looks like a private key: WIF, BIP38 or an extended one, with
 /// a slip of the pen or two.
 pub(crate) fn holds_private_key(text: &str) -> bool {
