@@ -128,7 +128,7 @@ pub(crate) fn update_name(mode: UpdateMode) -> &'static str {
     }
 }
 
-fn fpr(text: &str) -> Result<f64, String> {
+pub(super) fn fpr(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.0..=1.0).contains(rate) && *rate > 0.0);
     rate.ok_or_else(|| String::from("not a rate between 0 and 1"))
 }

@@ -2,10 +2,10 @@
 
 pub(crate) mod audit;
 mod block_hashes;
-mod blocks;
+pub(crate) mod blocks;
 pub(crate) mod build;
 mod files;
 pub(crate) mod headers;
 pub(crate) mod scan;
-mod scripts;
+pub(crate) mod scripts;
 mod target;

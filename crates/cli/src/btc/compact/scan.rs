@@ -347,10 +347,10 @@ impl Watched {
 }
 
 /// Indices from here on are hardened (BIP32).
-const HARDENED: u32 = 1 << 31;
+pub(crate) const HARDENED: u32 = 1 << 31;
 
 /// The item that a script stands for, short; of a descriptor, both ends tell it from others.
-fn words(watched: &WatchedScript) -> String {
+pub(crate) fn words(watched: &WatchedScript) -> String {
     let item = &watched.item;
     let start = |length| item.char_indices().nth(length).map_or(item.len(), |(end, _)| end);
     let short = match item.char_indices().rev().nth(19) {

@@ -30,17 +30,26 @@ pub(crate) fn read(
     reader: &Reader,
 ) -> anyhow::Result<Vec<WatchedScript>> {
     let network = args.network.network();
-    let mut scripts = Vec::new();
+    read_items(args, reader, |kind, text| expand(kind, text, network, range))
+}
+
+/// What the items of the command line stand for, those that come twice once.
+pub(crate) fn read_items<T>(
+    args: &WatchArgs,
+    reader: &Reader,
+    mut expand: impl FnMut(Kind, &str) -> anyhow::Result<Vec<T>>,
+) -> anyhow::Result<Vec<T>> {
+    let mut found = Vec::new();
     let mut seen = HashSet::new();
     let mut expand = |text: &str| {
         let (kind, value) = detect(text)?;
         if !seen.insert((kind.name(), value.to_owned())) {
             return Ok(Vec::new());
         }
-        expand(kind, value, network, range)
+        expand(kind, value)
     };
     for item in args.items.iter().filter(|item| *item != "-") {
-        scripts.extend(expand(item)?);
+        found.extend(expand(item)?);
     }
     let stdin = args.items.iter().any(|item| item == "-").then(|| Path::new("-"));
     for path in stdin.into_iter().chain(args.file.iter().map(AsRef::as_ref)) {
@@ -50,12 +59,13 @@ pub(crate) fn read(
         if items.is_empty() {
             bail!("{name}: nothing to look for in it");
         }
-        scripts.extend(items.into_iter().flatten());
+        found.extend(items.into_iter().flatten());
     }
-    Ok(scripts)
+    Ok(found)
 }
 
-fn expand(
+/// The scripts of an item.
+pub(crate) fn expand(
     kind: Kind,
     text: &str,
     network: Network,

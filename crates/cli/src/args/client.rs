@@ -1,0 +1,220 @@
+//! `btc sync`, `btc watch`, `btc rescan`: a light client of Bitcoin's peers.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::compact::HeaderAt;
+use super::{Chain, WatchArgs};
+use crate::calendar;
+
+/// Peers, and where the state is kept.
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    /// The folder that the headers and the state are kept in, made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// A peer to connect to, and to no others [default: those of the network's DNS seeds]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) peer: Vec<String>,
+    /// As many peers at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub(crate) max_peers: u8,
+    /// How long an answer may take before another peer is asked
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) patience: u32,
+    /// Where the command is to end by itself: end after as long without any progress, with exit code 4
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) give_up: u32,
+}
+
+/// What filters are held against.
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// A filter header that you trust, at a multiple of 1,000: who differs is disconnected
+    #[arg(long, value_name = "HEIGHT:HEX")]
+    pub(crate) checkpoint: Vec<HeaderAt>,
+    /// Of so many blocks, fetch one at random and audit its filter; 0 for none
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    pub(crate) spot_audits: u32,
+}
+
+/// A point in the chain: a height, or a day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Birthday {
+    Height(u32),
+    /// Unix seconds at which the day begins.
+    Day(u32),
+}
+
+impl FromStr for Birthday {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Ok(height) = text.parse() {
+            return Ok(Self::Height(height));
+        }
+        let seconds = calendar::day_start(text).ok_or("neither a height nor a day, YYYY-MM-DD")?;
+        Ok(Self::Day(seconds))
+    }
+}
+
+/// `--protocol`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    /// Compact block filters: peers learn only which blocks are fetched
+    Bip157,
+    /// Bloom filters: peers learn most of what is watched, and can leave out what they like
+    Bip37,
+}
+
+impl Protocol {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bip157 => "bip157",
+            Self::Bip37 => "bip37",
+        }
+    }
+}
+
+const SYNC_HELP: &str = "\
+Headers are checked as a node checks them, and kept in --data: a command that is killed goes on
+where it stopped. Filter headers and filters are then compared between the peers, from --from on;
+where they differ, the block decides. The filters are not kept.
+
+Memory: headers take 90 bytes for each block, and what is known of its filter 33; each peer has at most
+8 MB under way in and 64 messages of at most 36 kB out; a branch of headers that has no room on the side
+has 96 MB. Log lines go to standard error.
+
+Exit codes: 0 caught up, or ended with Ctrl-C
+            2 the command line makes no sense
+            3 --data cannot be read or written, or is of another network
+            4 gave up: no peer answered for --give-up seconds; what came is kept
+
+JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
+headers_only, from, answered_to (null: nothing), grades[{from, to, grade, peers}], disputes[text],
+peers[{address, agent, height, services[], state}], warnings[]
+Grades: scanned (the block itself was looked at) > audited (equals the filter built from the block)
+> checkpoint (a --checkpoint commits to it) > peers (so many agree) > one_peer";
+
+/// Fetch headers, filter headers and filters, and compare what the peers say.
+#[derive(Debug, Args)]
+#[command(after_help = SYNC_HELP)]
+pub(crate) struct SyncArgs {
+    #[command(flatten)]
+    pub(crate) peers: PeerArgs,
+    /// The chain
+    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
+    pub(crate) network: Chain,
+    /// Block headers, and nothing about filters
+    #[arg(long, conflicts_with_all = ["from", "checkpoint", "spot_audits"])]
+    pub(crate) headers_only: bool,
+    /// The first height whose filter is wanted, or a day
+    #[arg(long, value_name = "HEIGHT|DAY", default_value = "0")]
+    pub(crate) from: Birthday,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+}
+
+const WATCH_HELP: &str = "\
+Items are told apart by their form: an address, a public key (stands for its P2PK, P2PKH, P2WPKH and
+P2SH-P2WPKH scripts), a descriptor (anything with a parenthesis), TXID:VOUT; other hex is written
+script:HEX. Compact filters hold scripts only, so that a coin is written outpoint:TXID:VOUT=SCRIPT,
+where SCRIPT is hex or an address. Files and standard input hold one item per line; # starts a
+comment. Ranged descriptors go on --gap indices past the last one used.
+
+The past comes first, from --birthday on, and then what is new, until Ctrl-C. The same items with
+the same --data go on where they stopped; others start over, and so do descriptors with another --gap. A
+transaction in a block comes once with \"again\" false; it comes with \"again\" true where it may have been
+printed before the command was killed, or was printed with less of it.
+
+Evidence: with bip157 a hit is certain, as its block is bound to its header, and a \"no\" is worth the
+grade of its filters (see `btc sync --help`). With bip37 a hit has a merkle proof, and a \"no\" is one
+peer's word; transactions that are in no block yet are relayed too, which nothing vouches for: 1,000 are
+kept, and --once does not wait for them. A block is worth the work of the headers up to it and the
+confirmations above it.
+
+Memory: headers take 90 bytes for each block, and what is known of its filter 33; each peer has at most
+8 MB under way in and 64 messages of at most 36 kB out; blocks that wait for those before them have 64 MB
+as they are sent, and a branch of headers that has no room on the side 96 MB.
+
+Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: see the hits for what was found
+            2 the command line makes no sense
+            3 an item or --data is not good
+            4 gave up; what came is kept. With --once: no progress for --give-up seconds. In any case:
+              every --peer has broken the protocol
+
+JSON lines, told apart by \"event\":
+  hit        height, block, index (null while unconfirmed), txid, received[{vout, satoshis, script,
+             address, item, path, index}], spent[{vin, outpoint, item, script, certain}], evidence
+             (block | merkle_proof | unconfirmed), confirmations, reason (matched | disputed |
+             spot_audit | filtered_block | relayed), peer, again
+  reorg      fork{height, block}, disconnected[{height, block}] (while the command ran),
+             withdrawn[{height, block, txid}] (also hits that a kill kept from being printed)
+  graded     from, to, grade, peers: what a \"no\" in these blocks is worth, from now on
+  reopened   from, to: what was said of these blocks counts no more, until they are graded again
+  finding    kind (disputed | undecided | suspicious | block_unavailable | refused | none_seen), height,
+             block, text: what peers differ on, do not deliver, or what is not certain
+  caught_up  height, block, work, answered_to, confirmed, unconfirmed: all that the peers have is seen
+  end        ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,
+             time}, work, birthday, answered_to, grades[], hits, again, withdrawn, peers[…], warnings[]";
+
+/// Watch addresses, scripts, keys and coins: the past, then live.
+#[derive(Debug, Args)]
+#[command(after_help = WATCH_HELP)]
+pub(crate) struct WatchLiveArgs {
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
+    #[command(flatten)]
+    pub(crate) peers: PeerArgs,
+    /// How blocks are looked through
+    #[arg(long, value_enum, default_value_t = Protocol::Bip157)]
+    pub(crate) protocol: Protocol,
+    /// The first height to look at, or a day; nothing was used before
+    #[arg(long, value_name = "HEIGHT|DAY", default_value = "0")]
+    pub(crate) birthday: Birthday,
+    /// End when all is seen that the peers have
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Look this many indices past the last one used of each ranged descriptor
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) gap: u32,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// bip37: the share of others' elements that match as well; more hides better and costs more
+    #[arg(long, value_name = "RATE", default_value_t = 0.00001, value_parser = super::filter::fpr)]
+    pub(crate) fpr: f64,
+}
+
+const RESCAN_HELP: &str = "\
+Goes over blocks again for items that were not watched then, and ends. Items, evidence, exit codes
+and JSON lines are those of `btc watch --help`; in the end line, birthday is --from. Stopped and
+called again with the same items and heights, it goes on where it was.";
+
+/// Go over past blocks again for more items.
+#[derive(Debug, Args)]
+#[command(after_help = RESCAN_HELP)]
+pub(crate) struct RescanArgs {
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
+    #[command(flatten)]
+    pub(crate) peers: PeerArgs,
+    /// How blocks are looked through
+    #[arg(long, value_enum, default_value_t = Protocol::Bip157)]
+    pub(crate) protocol: Protocol,
+    /// The first height, or a day
+    #[arg(long, value_name = "HEIGHT|DAY")]
+    pub(crate) from: Birthday,
+    /// The last height [default: the tip]
+    #[arg(long, value_name = "HEIGHT")]
+    pub(crate) to: Option<u32>,
+    /// Look this many indices past the last one used of each ranged descriptor
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) gap: u32,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// bip37: the share of others' elements that match as well; more hides better and costs more
+    #[arg(long, value_name = "RATE", default_value_t = 0.00001, value_parser = super::filter::fpr)]
+    pub(crate) fpr: f64,
+}
