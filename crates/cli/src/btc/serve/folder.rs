@@ -1,0 +1,182 @@
+//! The folder: files of blocks, and `mempool/` with files of transactions, looked at again and again.
+//!
+//! A file that cannot be read to its end may be one that is still being written. It is tried again
+//! when it has changed, and is reported once it has stayed the same for a while.
+
+use std::collections::HashMap;
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, ensure};
+use chainsieve::bitcoin::Transaction;
+
+use super::chain::Incoming;
+use crate::btc::compact::blocks::{SourcedBlock, for_each_block};
+use crate::btc::decode;
+use crate::input::{Input, named};
+
+/// How long a file has to stay as it is before it counts as damaged.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The most bytes of a file of one transaction: the hex of what fits into a message.
+const MAX_TX_FILE: u64 = 8_000_000;
+/// The subfolder of transactions.
+const MEMPOOL: &str = "mempool";
+
+/// What was read of the folder.
+pub(super) struct Folder {
+    root: PathBuf,
+    blocks: HashMap<PathBuf, Seen<()>>,
+    transactions: HashMap<PathBuf, Seen<Arc<Transaction>>>,
+}
+
+/// A file as it was read last.
+struct Seen<T> {
+    stamp: Stamp,
+    state: State<T>,
+}
+
+/// What changes when a file does.
+type Stamp = (u64, Option<SystemTime>);
+
+enum State<T> {
+    Read(T),
+    /// Not to its end; it may still be written.
+    Unread {
+        since: Instant,
+    },
+    Damaged,
+}
+
+/// What is new in the folder, blocks apart.
+#[derive(Default)]
+pub(super) struct News {
+    /// All transactions that there are now, if any came or went.
+    pub(super) transactions: Option<Vec<Arc<Transaction>>>,
+    /// Files that are damaged.
+    pub(super) complaints: Vec<String>,
+}
+
+impl Folder {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), blocks: HashMap::new(), transactions: HashMap::new() }
+    }
+
+    /// Looks at the folder; hands over the blocks of files that are new or have changed, and those
+    /// before the place where a file ends early.
+    ///
+    /// # Errors
+    /// The folder cannot be listed.
+    pub(super) fn poll(
+        &mut self,
+        now: Instant,
+        mut take: impl FnMut(Incoming),
+    ) -> anyhow::Result<News> {
+        let mut news = News::default();
+        let files = list(&self.root).with_context(|| named(&self.root))?;
+        self.blocks.retain(|path, _| is_listed(&files, path));
+        for (path, stamp) in files {
+            let read = || read_blocks(&path, &mut take);
+            look(&mut self.blocks, &path, stamp, now, read, &mut news.complaints);
+        }
+        let mempool = self.root.join(MEMPOOL);
+        let files = match list(&mempool) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            files => files.with_context(|| named(&mempool))?,
+        };
+        let before = self.transactions.len();
+        self.transactions.retain(|path, _| is_listed(&files, path));
+        let mut changed = self.transactions.len() != before;
+        for (path, stamp) in files {
+            let read = || read_transaction(&path);
+            changed |= look(&mut self.transactions, &path, stamp, now, read, &mut news.complaints);
+        }
+        if changed {
+            let read = self.transactions.values().filter_map(|seen| match &seen.state {
+                State::Read(tx) => Some(Arc::clone(tx)),
+                _ => None,
+            });
+            news.transactions = Some(read.collect());
+        }
+        Ok(news)
+    }
+}
+
+/// Reads a file if it is new, has changed, or is to be given up; returns whether it was read, and
+/// so may be another than before.
+fn look<T>(
+    seen: &mut HashMap<PathBuf, Seen<T>>,
+    path: &Path,
+    stamp: Stamp,
+    now: Instant,
+    read: impl FnOnce() -> anyhow::Result<T>,
+    complaints: &mut Vec<String>,
+) -> bool {
+    let since = match seen.get(path) {
+        Some(seen) if seen.stamp == stamp => match seen.state {
+            State::Unread { since } if now.duration_since(since) >= PATIENCE => Some(since),
+            _ => return false,
+        },
+        _ => None,
+    };
+    let state = match read() {
+        Ok(read) => State::Read(read),
+        Err(_) if since.is_none() => State::Unread { since: now },
+        Err(error) => {
+            complaints.push(format!("damaged, or not written to its end: {error:#}"));
+            State::Damaged
+        }
+    };
+    seen.insert(path.to_owned(), Seen { stamp, state });
+    true
+}
+
+/// The files of a folder by their names, without those that are hidden or are named as what is
+/// still being written.
+fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Stamp)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let is_partial = path.extension().is_some_and(|end| end == "tmp" || end == "part");
+        // A file that has gone since is none.
+        let Ok(metadata) = fs::metadata(&path) else { continue };
+        if metadata.is_file() && !is_hidden && !is_partial {
+            files.push((path, stamp(&metadata)));
+        }
+    }
+    files.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(files)
+}
+
+fn is_listed(files: &[(PathBuf, Stamp)], path: &Path) -> bool {
+    files.binary_search_by(|(file, _)| file.as_path().cmp(path)).is_ok()
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    (metadata.len(), metadata.modified().ok())
+}
+
+fn read_blocks(path: &Path, take: &mut impl FnMut(Incoming)) -> anyhow::Result<()> {
+    let name = path.to_str().with_context(|| format!("{}: not a UTF-8 name", named(path)))?;
+    for_each_block(name, |SourcedBlock { block, prevout_scripts: prevouts, .. }, _| {
+        take(Incoming { block, prevouts });
+        Ok(())
+    })
+}
+
+fn read_transaction(path: &Path) -> anyhow::Result<Arc<Transaction>> {
+    let source = named(path);
+    let bytes = fs::read(path).with_context(|| source.clone())?;
+    let length = bytes.len() as u64;
+    ensure!(length <= MAX_TX_FILE, "{source}: {length} bytes, the limit is {MAX_TX_FILE}");
+    let Input { source, bytes } = Input { source, bytes }.unhex("transaction")?;
+    Ok(Arc::new(decode(&bytes).with_context(|| format!("transaction, {source}"))?))
+}
+
+#[cfg(test)]
+#[path = "folder_tests.rs"]
+mod tests;
