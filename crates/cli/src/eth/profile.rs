@@ -1,15 +1,26 @@
 //! What the user says of the chain.
 
+use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 
+use crate::args::UsageError;
 use crate::args::eth::{Scope, Soundness, TrustArgs};
 
 const ASSUMED: &str = "assumed";
 
-/// The profile of `--chain` or `--assume-bloom`.
+/// The profile of `--chain` or `--assume-bloom`, one of which must be given.
 pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
+    let given = given(args)?;
+    given.ok_or_else(|| UsageError("--chain or --assume-bloom is missing: see --help").into())
+}
+
+/// The profile of `--chain` or `--assume-bloom`; none if neither is given.
+fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
     let Some(chain) = &args.chain else {
+        if args.assume_bloom.is_none() {
+            return Ok(None);
+        }
         let bloom = match args.assume_bloom {
             Some(Soundness::Exact) => BloomSoundness::Exact,
             Some(Soundness::Superset) => BloomSoundness::Superset,
@@ -20,14 +31,14 @@ pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
             Scope::EveryLog => ReceiptsScope::EveryLog,
             Scope::NotEveryLog => ReceiptsScope::NotEveryLog,
         };
-        return Ok(ChainProfile::assumed(ASSUMED, bloom, receipts));
+        return Ok(Some(ChainProfile::assumed(ASSUMED, bloom, receipts)));
     };
     let found = match chain.parse() {
         Ok(id) => ChainProfile::of_chain_id(id),
         Err(_) if chain == "mainnet" => Some(ChainProfile::ethereum()),
         Err(_) => ChainProfile::known().find(|profile| profile.name() == chain),
     };
-    found.ok_or_else(|| {
+    found.map(Some).ok_or_else(|| {
         let names: Vec<_> =
             ChainProfile::known().map(|profile| profile.name().to_owned()).collect();
         anyhow::anyhow!(
@@ -36,6 +47,31 @@ pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
             names.join(", ")
         )
     })
+}
+
+/// The profile of the chain with this id, which a provider says is its own; what the user says of
+/// it goes before, and must be of the same chain.
+pub(crate) fn of_provider(args: &TrustArgs, chain_id: u64) -> anyhow::Result<ChainProfile> {
+    let known = ChainProfile::of_chain_id(chain_id);
+    let Some(given) = given(args)? else {
+        return known.with_context(|| {
+            format!(
+                "the provider's chain has id {chain_id}, of which nothing is known here: say \
+                 --assume-bloom and --assume-receipts (of nodes that are geth's unchanged: exact, \
+                 every-log)"
+            )
+        });
+    };
+    if args.chain.is_some() && known.as_ref() != Some(&given) {
+        let name = known.map_or_else(String::new, |known| format!(", {}", known.name()));
+        bail!("--chain {}: the provider's chain has id {chain_id}{name}", given.name());
+    }
+    Ok(given)
+}
+
+/// Whether the user says which chain it is, or what it is like.
+pub(crate) fn is_of_user(args: &TrustArgs) -> bool {
+    args.chain.is_some() || args.assume_bloom.is_some()
 }
 
 /// The trusted hashes.

@@ -14,12 +14,18 @@ use serde_json::{Value, json};
 
 use super::linked::{self, Bounds};
 use super::query;
+use super::rpc::{FetchedChain, Provider, end_of_headers, resolve};
 use crate::args::eth::ScanArgs;
 use crate::output::{Exit, Lines, Page, Report, grouped, share};
+use crate::progress::Progress;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
-    let reader = query::stdin_once(&args.query, &args.headers.headers)?;
+    let headers = args.linked();
+    let reader = query::stdin_once(&args.query, &headers.headers)?;
     let query = query::read(&args.query, &reader)?;
+    if args.rpc.is_given() {
+        return of_provider(args, query, json);
+    }
     let mut scan = Scan::new(args, query);
     let compiled = scan.query.compile(Backend::best());
     let (from, to) = query::bounds(&scan.query);
@@ -32,7 +38,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         scanner.get_or_init(by).candidates(chain.blooms())
     };
     let mut lines = Lines::default();
-    linked::for_each(&args.headers, kept, find, |chain, found, progress| {
+    linked::for_each(&headers, kept, find, |chain, found, progress| {
         let text = scan.take(chain, &found, json);
         if args.count || text.is_empty() {
             return Ok(());
@@ -40,6 +46,58 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         Ok(progress.suspend(|| lines.print(&text))?)
     })?;
     scan.check_coverage(from, to)?;
+    Ok(scan.report(args, &compiled))
+}
+
+/// Headers of a provider that are in memory at a time.
+const STRETCH: u64 = 8192;
+
+/// The same with headers from a provider.
+fn of_provider(args: &ScanArgs, query: LogQuery, json: bool) -> anyhow::Result<Report> {
+    let provider = Provider::connect(&args.rpc, args.rpc.endpoint()?);
+    let providers = [provider];
+    let [provider] = &providers;
+    let mut asked = resolve(query, &args.query, args.unfinalized, &providers)?;
+    let anchors: Vec<B256> = args.anchor.iter().map(|anchor| anchor.0).collect();
+    let end = end_of_headers(&providers, &anchors, &mut asked)?;
+    let mut scan = Scan::new(args, asked.query);
+    scan.provider = Some(provider.name());
+    scan.noted = asked.warnings;
+    let compiled = scan.query.compile(Backend::best());
+    let mut scanner = None;
+    let mut lines = Lines::default();
+    let progress = Progress::counting((end - asked.first).saturating_add(1), "headers");
+    let mut last: Option<HeaderChain> = None;
+    let mut start = asked.first;
+    loop {
+        let stretch = start..=start.saturating_add(STRETCH - 1).min(end);
+        let mut fetched = FetchedChain::new(false);
+        fetched.fetch(provider, stretch.clone(), &Progress::hidden())?;
+        let chain = fetched.chain;
+        if let Some(before) = last.as_ref().and_then(HeaderChain::parent_hash)
+            && chain.parent_hash() != Some(before)
+        {
+            anyhow::bail!(
+                "headers, {}: block {start} does not follow on the one before: its chain was \
+                 reorganised; start again",
+                provider.name()
+            );
+        }
+        let by = || Scanner::ordered_by(Backend::best(), &compiled, chain.blooms());
+        let found = scanner.get_or_insert_with(by).candidates(chain.blooms());
+        let text = scan.take(&chain, &found, json);
+        if !args.count && !text.is_empty() {
+            progress.suspend(|| lines.print(&text))?;
+        }
+        progress.at((stretch.end() - asked.first).saturating_add(1));
+        last = Some(chain.following());
+        match stretch.end().checked_add(1).filter(|&next| next <= end) {
+            Some(next) if !lines.is_closed() => start = next,
+            _ => break,
+        }
+    }
+    drop(progress);
+    scan.check_coverage(None, None)?;
     Ok(scan.report(args, &compiled))
 }
 
@@ -56,6 +114,10 @@ struct Scan {
     anchored_to: Option<u64>,
     candidates: u64,
     no_information: u64,
+    /// Who gave the headers, if it was no file.
+    provider: Option<String>,
+    /// What is to be said besides.
+    noted: Vec<String>,
 }
 
 impl Scan {
@@ -76,6 +138,8 @@ impl Scan {
             anchored_to: None,
             candidates: 0,
             no_information: 0,
+            provider: None,
+            noted: Vec::new(),
             query,
         }
     }
@@ -153,13 +217,17 @@ impl Scan {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.noted.clone();
         let (last, hash) = self.last.unwrap_or_default();
         match self.anchored_to {
             None if self.anchors.is_empty() => warnings.push(format!(
-                "nothing is authenticated: the result is as good as the source of the headers. With \
+                "nothing is authenticated: the result is as good as {}. With \
                  the hash of a block that you trust, of this one or one behind it, --anchor proves it: \
-                 the last is block {last}, {hash}"
+                 the last is block {last}, {hash}",
+                match &self.provider {
+                    Some(provider) => format!("the word of {provider}"),
+                    None => "the source of the headers".into(),
+                }
             )),
             None => warnings.push(String::from(
                 "no header has the hash of an anchor: nothing is authenticated",
@@ -184,7 +252,7 @@ impl Scan {
         let first = self.first.unwrap_or_default();
         let warnings = self.warnings();
         let query: Value = serde_json::from_str(&self.query.to_json()).unwrap_or_default();
-        let json = json!({
+        let mut json = json!({
             "blocks": blocks,
             "first": first,
             "last": last,
@@ -199,6 +267,9 @@ impl Scan {
             "semantics": args.query.semantics.name(),
             "warnings": warnings,
         });
+        if let Some(provider) = &self.provider {
+            json["provider"] = json!({ "host": provider });
+        }
         let mut page = Page::default();
         if self.candidates > 0 && !args.count {
             page.line("");

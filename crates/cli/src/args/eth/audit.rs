@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 
 use super::headers::{HeaderFormat, formats_help};
 use super::query::{Hash, QueryArgs};
+use super::rpc::RpcArgs;
+use crate::eth::rpc::Secret;
 
 /// How these commands end, which is not how the others do.
 macro_rules! exit_help {
@@ -46,6 +48,19 @@ range or behind it (finalised, from your own node or a light client), and give t
 The chain's profile is your word too: no header says which chain it is of, or whether its filters
 are sound. What is found speaks of these logs, not of who sent them: replies are not signed.
 
+With --rpc, logs, headers and receipts are asked for: nothing need be at hand. The range begins at
+--from and ends at the finalised block, unless --to says earlier or --unfinalized allows later.
+Blocks up to the finalised one are asked about by number, in as many eth_getLogs as the provider
+needs, later ones each by its hash. Headers come from debug_getRawHeader, where a node serves it, or
+as JSON under their hash; receipts from eth_getBlockReceipts or what else there is. The chain is told
+by the id that the provider says, which is its word: --chain or --assume-bloom are yours. Without --anchor the last block's hash is the provider's own word,
+which is said: what is found then holds if that block is on the chain, and exit code 0 says no more.
+With --rpc given twice, each answer is audited by itself over one chain, and both are compared;
+headers and receipts come from whichever provider has authentic ones. Exit code 3 if either answer is
+wrong, 4 if the two are of different chains and no --anchor says which: the word of one proves
+nothing against the other. A provider that can't be reached ends the command with 1. URLs and headers are secrets: of
+them only the host is ever shown.
+
 JSON: status (complete | wrong | undecided), first, last, anchored_to (null: nothing is authentic),
 blocks{all, examined, absent_by_bloom, checked_by_receipts, undecidable}, examined[{number, hash,
 verdict}], undecided[{number, why}] (1,000 at the most), findings[{kind, block, grounds (answer |
@@ -55,7 +70,13 @@ nodes[]}, shown_by (bloom | receipts), field and actual, first, claimed, missing
 wanted[{number, hash}] (blocks whose receipts are missing), logs (how many were answered), digest,
 transaction_hashes_unbound, query, semantics, chain, certificate (the file), warnings[]. A kind is
 omitted_log, forged_log, wrong_field, duplicate, not_matching, out_of_range, other_fork,
-arity_dependent, removed or profile_contradicted."
+arity_dependent, removed or profile_contradicted. With --rpc also: provider{name (A | B), host}, and
+name in each finding as provider; chain_id, chain_from (user | provider: who said so),
+anchor{number, hash} (null if --anchor is not on the chain), anchor_from (user | provider; then
+anchored_to is null), anchor_agreed (whether the other provider has the same block there; null
+without one), finalized{number, hash} or null, providers[{name, host, receipts_of_blocks}]. With
+two: status (of both), first, last, anchored_to, audits[] (each as of one provider), compared{same,
+only_a[], only_b[] (1,000 logs at the most)}, warnings[] and the fields behind chain_id."
 );
 
 /// Whether an answer of eth_getLogs is complete and true.
@@ -63,13 +84,13 @@ arity_dependent, removed or profile_contradicted."
 #[command(after_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {
     /// The headers of the blocks, in order, up to an anchor: files, - for standard input, or hex
-    #[arg(value_name = "HEADERS", required = true)]
+    #[arg(value_name = "HEADERS", required_unless_present = "rpc", conflicts_with = "rpc")]
     pub(crate) headers: Vec<String>,
     /// What the headers are written in
-    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
+    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto, conflicts_with = "rpc")]
     pub(crate) format: HeaderFormat,
     /// The logs answered: replies of eth_getLogs, lists, or a log a line; may be given again
-    #[arg(long, value_name = "FILE", required = true)]
+    #[arg(long, value_name = "FILE", required_unless_present = "rpc", conflicts_with = "rpc")]
     pub(crate) logs: Vec<String>,
     /// Receipts of blocks: a file, a folder, an archive; may be given again
     #[arg(long, value_name = "PATH")]
@@ -90,6 +111,28 @@ pub(crate) struct AuditArgs {
     pub(crate) query: QueryArgs,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) rpc: RpcArgs,
+    #[command(flatten)]
+    pub(crate) asking: AskingArgs,
+}
+
+/// What is asked of providers, and how much of it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The provider")]
+pub(crate) struct AskingArgs {
+    /// A header for the second provider: --rpc-header is for the first
+    #[arg(long, value_name = "HEADER", requires = "rpc")]
+    pub(crate) rpc2_header: Vec<Secret>,
+    /// Take blocks behind the finalised one too, which may still leave the chain
+    #[arg(long, requires = "rpc")]
+    pub(crate) unfinalized: bool,
+    /// Blocks whose receipts are fetched at the most
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000)]
+    pub(crate) max_receipts: u64,
+    /// Headers that are fetched at the most, up to the anchor
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000_000)]
+    pub(crate) max_headers: u64,
 }
 
 const CERTIFICATE_HELP: &str = concat!(
@@ -154,7 +197,7 @@ pub(crate) struct TrustArgs {
     #[arg(long, value_name = "HASH")]
     pub(crate) anchor: Vec<Hash>,
     /// The chain, by name or id: says what its headers commit to
-    #[arg(long, value_name = "CHAIN", required_unless_present = "assume_bloom")]
+    #[arg(long, value_name = "CHAIN")]
     pub(crate) chain: Option<String>,
     /// For another chain: what its filters are
     #[arg(long, value_enum, value_name = "SOUNDNESS", conflicts_with = "chain")]

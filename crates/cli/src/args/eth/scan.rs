@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::headers::{HeaderFormat, formats_help};
 use super::query::{Hash, QueryArgs};
+use super::rpc::RpcArgs;
 
 const SCAN_HELP: &str = concat!(
     formats_help!(),
@@ -15,20 +16,41 @@ child of the one before. A hash authenticates its block and all before it, so a 
 the last header or one behind the queried blocks; without one, the result is the word of
 whoever gave the headers.
 
+With --rpc, the headers are asked for, by debug_getRawHeader where the node serves it, else as JSON
+under their hash. The range then begins at --from and ends at the finalised block, unless --to says
+earlier or --unfinalized allows later; headers up to the --anchor are fetched too.
+
 The headers given are the range: --from, --to and block numbers in --query narrow it, latest and
 other tags do not. Exits with 1 if there is no candidate.
 
 JSON: on a line for each candidate, {number, hash, answer (maybe | no_information)}, then on a line
 {blocks, first, last, last_hash, candidates, no_information, share, rate (share of blocks that
-pass by chance), fill (mean), anchored_to (null: nothing is), query, semantics, warnings[]}."
+pass by chance), fill (mean), anchored_to (null: nothing is), query, semantics, warnings[], provider{host} (with --rpc)}."
 );
 
 /// Find the blocks that may have logs of a query.
 #[derive(Debug, Args)]
 #[command(after_help = SCAN_HELP)]
 pub(crate) struct ScanArgs {
+    /// The headers, in order: files, - for standard input, or hex
+    #[arg(value_name = "HEADERS", required_unless_present = "rpc", conflicts_with = "rpc")]
+    headers: Vec<String>,
+    /// What the headers are written in
+    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto, conflicts_with = "rpc")]
+    format: HeaderFormat,
+    /// Threads that hash and scan, 1024 at the most [default: one for each core]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        conflicts_with = "rpc",
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    threads: Option<u16>,
     #[command(flatten)]
-    pub(crate) headers: LinkedHeaders,
+    pub(crate) rpc: RpcArgs,
+    /// Take blocks behind the finalised one too, which may still leave the chain
+    #[arg(long, requires = "rpc", help_heading = "The provider")]
+    pub(crate) unfinalized: bool,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
     /// The hash of a block that you trust to be on the chain; may be given again
@@ -37,6 +59,13 @@ pub(crate) struct ScanArgs {
     /// Print counts only, not each candidate
     #[arg(long)]
     pub(crate) count: bool,
+}
+
+impl ScanArgs {
+    /// The headers out of files.
+    pub(crate) fn linked(&self) -> LinkedHeaders {
+        LinkedHeaders { headers: self.headers.clone(), format: self.format, threads: self.threads }
+    }
 }
 
 /// Headers that must be one chain.

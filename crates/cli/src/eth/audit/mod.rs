@@ -2,14 +2,16 @@
 
 mod evidence;
 pub(crate) mod findings;
+mod rpc;
 pub(crate) mod show;
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::Context as _;
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Action, Audit, Question, Status};
-use chainsieve::eth::certificate::Certificate;
+use chainsieve::eth::audit::{Action, Audit, AuditReport, Question, Status};
+use chainsieve::eth::certificate::{Certificate, IssueError};
 use chainsieve::eth::header::{HeaderChain, HeaderView};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -25,6 +27,9 @@ use crate::input::write;
 use crate::output::Report;
 
 pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
+    if args.rpc.is_given() {
+        return rpc::run(args);
+    }
     let paths = args.receipts.iter().chain(&args.transactions);
     let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
     let files = args.headers.iter().chain(&args.logs).chain(&paths);
@@ -51,30 +56,13 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let (kept, mut warnings) = feed.end();
     let wanted = wanted(&audit);
     if let Some(path) = &args.wanted {
-        let mut text = String::new();
-        for (number, hash) in &wanted {
-            writeln!(text, "{number} {hash}")?;
-        }
-        write(path, text.as_bytes())?;
+        write_wanted(path, &wanted)?;
     }
     let report = audit.finish();
     let mut certificate = None;
     if let Some(path) = &args.certificate {
-        match Certificate::from_report(&question, &report, &logs) {
-            Ok(issued) => {
-                let issued = embed(issued, &rlp, *report.range.start(), &kept)?;
-                write(path, issued.to_json().as_bytes())?;
-                certificate = Some(path.as_path());
-                if report.status() == Status::Undecided {
-                    warnings.push(
-                        "the certificate binds an answer that is not all proven: it will not verify \
-                         as complete without what is missing here"
-                            .into(),
-                    );
-                }
-            }
-            Err(error) => warnings.push(format!("no certificate: {error}")),
-        }
+        let issued = Certificate::from_report(&question, &report, &logs);
+        certificate = issue(path, issued, &report, (&rlp, &kept), &mut warnings)?;
     }
     let shown = show::Shown {
         report: &report,
@@ -84,8 +72,46 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         wanted: &wanted,
         certificate,
         warnings,
+        provider: None,
     };
     Ok(shown.report())
+}
+
+/// Writes the blocks whose receipts are missing, one a line.
+fn write_wanted(path: &Path, wanted: &[(u64, B256)]) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for (number, hash) in wanted {
+        writeln!(text, "{number} {hash}")?;
+    }
+    write(path, text.as_bytes())
+}
+
+/// Writes a certificate with the headers and receipts given, if there is one; says if there is
+/// none. Returns where it is.
+fn issue<'a>(
+    path: &'a Path,
+    issued: Result<Certificate, IssueError>,
+    report: &AuditReport,
+    (rlp, receipts): (&[Vec<u8>], &[(B256, BlockReceipts)]),
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<Option<&'a Path>> {
+    let issued = match issued {
+        Ok(issued) => issued,
+        Err(error) => {
+            warnings.push(format!("no certificate: {error}"));
+            return Ok(None);
+        }
+    };
+    let issued = embed(issued, rlp, *report.range.start(), receipts)?;
+    write(path, issued.to_json().as_bytes())?;
+    if report.status() == Status::Undecided {
+        warnings.push(
+            "the certificate binds an answer that is not all proven: it will not verify as \
+             complete without what is missing here"
+                .into(),
+        );
+    }
+    Ok(Some(path))
 }
 
 /// The blocks whose receipts are missing.

@@ -28,6 +28,18 @@ pub(crate) struct Shown<'a> {
     pub(crate) wanted: &'a [(u64, B256)],
     pub(crate) certificate: Option<&'a Path>,
     pub(crate) warnings: Vec<String>,
+    pub(crate) provider: Option<Answered<'a>>,
+}
+
+/// Who gave an answer, where that is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Answered<'a> {
+    /// `A` or `B`.
+    pub(crate) letter: &'static str,
+    /// Of the URL, what is no secret.
+    pub(crate) host: &'a str,
+    /// Nobody else than the provider says that the anchor is on the chain.
+    pub(crate) own_anchor: bool,
 }
 
 impl Shown<'_> {
@@ -39,6 +51,12 @@ impl Shown<'_> {
             Status::Undecided => Exit::Undecided,
         };
         Report { page: self.page(), json: self.json(), payload: None, exit }
+    }
+
+    /// Up to which block the user's anchors reach: a provider's own is none of them.
+    fn anchored_to(&self) -> Option<u64> {
+        let own = self.provider.is_some_and(|provider| provider.own_anchor);
+        self.report.anchored_to.filter(|_| !own)
     }
 
     fn warn(&mut self) {
@@ -76,6 +94,11 @@ impl Shown<'_> {
     pub(crate) fn verdict(&self) -> String {
         let counts = &self.report.counts;
         match self.report.status() {
+            Status::Complete if self.provider.is_some_and(|provider| provider.own_anchor) => {
+                "complete by its own chain: these are exactly the logs that the query wants of \
+                 these blocks, if the blocks are the chain's"
+                    .into()
+            }
             Status::Complete => {
                 "complete: these are exactly the logs that the query wants of these blocks".into()
             }
@@ -108,7 +131,10 @@ impl Shown<'_> {
         let report = self.report;
         let counts = &report.counts;
         let (first, last) = (*report.range.start(), *report.range.end());
-        let anchor = match report.anchored_to {
+        let anchor = match self.anchored_to() {
+            _ if self.provider.is_some_and(|provider| provider.own_anchor) => {
+                "unknown: the provider's own word".into()
+            }
             Some(anchored) if anchored >= last => {
                 format!("all blocks, by block {}", grouped(anchored))
             }
@@ -123,6 +149,9 @@ impl Shown<'_> {
         };
         let mut page = Page::default();
         page.heading(self.verdict());
+        if let Some(Answered { letter, host, .. }) = self.provider {
+            page.fields(vec![("provider", format!("{letter} ({host})"))]);
+        }
         page.fields(vec![
             (
                 "blocks",
@@ -137,13 +166,15 @@ impl Shown<'_> {
         ]);
         if !report.findings.is_empty() {
             page.line("");
+            let whose = self.provider.map(|provider| provider.letter.to_owned());
             let row = |finding| {
                 let described = Described { finding, logs: self.logs };
                 let block = finding.block.map_or_else(|| "-".into(), grouped);
-                vec![block, described.words()]
+                [block].into_iter().chain(whose.clone()).chain([described.words()]).collect()
             };
             let rows = report.findings.iter().take(ROWS).map(row).collect();
-            page.table(vec!["block", "finding"], rows);
+            let header = ["block"].into_iter().chain(whose.as_ref().map(|_| "answer of"));
+            page.table(header.chain(["finding"]).collect(), rows);
             more(&mut page, report.findings.len());
         }
         self.undecided(&mut page);
@@ -209,7 +240,13 @@ impl Shown<'_> {
         let findings: Vec<_> = report
             .findings
             .iter()
-            .map(|finding| Described { finding, logs: self.logs }.json())
+            .map(|finding| {
+                let mut json = Described { finding, logs: self.logs }.json();
+                if let Some(Answered { letter, .. }) = self.provider {
+                    json["provider"] = json!(letter);
+                }
+                json
+            })
             .collect();
         let wanted: Vec<_> = self
             .wanted
@@ -217,11 +254,11 @@ impl Shown<'_> {
             .map(|(number, hash)| json!({ "number": number, "hash": hash }))
             .collect();
         let query: Value = serde_json::from_str(&self.question.query.to_json()).unwrap_or_default();
-        json!({
+        let mut json = json!({
             "status": status,
             "first": report.range.start(),
             "last": report.range.end(),
-            "anchored_to": report.anchored_to,
+            "anchored_to": self.anchored_to(),
             "blocks": {
                 "all": counts.blocks,
                 "examined": counts.examined,
@@ -241,7 +278,11 @@ impl Shown<'_> {
             "chain": self.question.profile.name(),
             "certificate": self.certificate.map(|path| path.display().to_string()),
             "warnings": self.warnings,
-        })
+        });
+        if let Some(Answered { letter, host, .. }) = self.provider {
+            json["provider"] = json!({ "name": letter, "host": host });
+        }
+        json
     }
 }
 

@@ -1,0 +1,105 @@
+//! How providers are reached: flags of every command that talks to one.
+
+use std::fs;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+
+use crate::args::UsageError;
+use crate::eth::rpc::{Endpoint, Secret};
+
+/// A provider and how it is asked.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The provider")]
+pub(crate) struct RpcArgs {
+    /// The URL of a node's JSON-RPC, http or https, or @FILE with it; only its host is ever shown.
+    /// Requests go through the proxy of the environment, if there is one, but to this machine never
+    #[arg(long, value_name = "URL")]
+    pub(crate) rpc: Vec<Secret>,
+    /// A header for the provider, 'Name: value'; never shown; may be given again
+    #[arg(long, value_name = "HEADER", requires = "rpc")]
+    pub(crate) rpc_header: Vec<Secret>,
+    /// Seconds that an answer may take
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub(crate) timeout: u64,
+    /// How often a request that failed is sent again, after longer and longer waits
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
+    pub(crate) retries: u32,
+    /// Calls in one request at the most; fewer where the provider takes fewer
+    #[arg(long, value_name = "CALLS", default_value_t = 100, value_parser = count(1, 1000))]
+    pub(crate) batch: usize,
+    /// Requests at a time; an answer has 256 MiB at the most
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1, 64))]
+    pub(crate) parallel: usize,
+    /// Blocks of one eth_getLogs at the most [default: learnt from the provider]
+    #[arg(
+        long,
+        value_name = "BLOCKS",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub(crate) rpc_log_range: Option<u64>,
+}
+
+/// A whole number from `least` to `most`.
+fn count(least: usize, most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("not a number from {least} to {most}"))
+    }
+}
+
+impl RpcArgs {
+    /// Whether a provider was given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.rpc.is_empty()
+    }
+
+    /// The one provider.
+    pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
+        match self.rpc.as_slice() {
+            [] => Err(UsageError("--rpc is missing: the URL of a provider").into()),
+            [url] => with_headers(url, &self.rpc_header),
+            _ => Err(UsageError("--rpc is given more than once").into()),
+        }
+    }
+}
+
+impl RpcArgs {
+    /// One provider or two, the second with its own headers.
+    pub(crate) fn endpoints(&self, headers_of_second: &[Secret]) -> anyhow::Result<Vec<Endpoint>> {
+        match self.rpc.as_slice() {
+            [] => Err(UsageError("--rpc is missing: the URL of a provider").into()),
+            [_] if !headers_of_second.is_empty() => {
+                Err(UsageError("--rpc2-header without a second --rpc").into())
+            }
+            [url] => Ok(vec![with_headers(url, &self.rpc_header)?]),
+            [first, second] => Ok(vec![
+                with_headers(first, &self.rpc_header)?,
+                with_headers(second, headers_of_second)?,
+            ]),
+            _ => Err(UsageError("--rpc is given more than twice").into()),
+        }
+    }
+}
+
+/// A provider with its headers. No error repeats URL or header.
+pub(crate) fn with_headers(url: &Secret, headers: &[Secret]) -> anyhow::Result<Endpoint> {
+    let of_file = url.0.strip_prefix('@').map(fs::read_to_string).transpose();
+    let of_file = of_file.map_err(|error| anyhow!("--rpc @…, a file with the URL: {error}"))?;
+    let url = of_file.as_deref().unwrap_or(&url.0);
+    let mut endpoint = Endpoint::new(url).map_err(UsageError).context("--rpc")?;
+    for header in headers {
+        endpoint = endpoint.with_header(&header.0).map_err(UsageError).context("--rpc-header")?;
+    }
+    Ok(endpoint)
+}
