@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use chainsieve::eth::index::Settings;
+use chainsieve::eth::log_query::BlockTag;
 use clap::{Args, Subcommand};
 
 use super::headers::{HeaderFormat, formats_help};
-use super::query::QueryArgs;
+use super::query::{QueryArgs, block_number};
+use super::rpc::RpcArgs;
 use super::scan::LinkedHeaders;
 
 #[derive(Debug, Subcommand)]
@@ -31,6 +33,17 @@ macro_rules! index_help {
         "\
 An index is a folder. It is a cache of headers that whoever built it verified, and proves nothing to
 anyone else: checksums find accidents, not liars. `verify` with headers compares every bit."
+    };
+}
+
+/// Where headers come from if not out of files.
+macro_rules! rpc_help {
+    () => {
+        "\
+With --rpc, headers come from a provider, a hundred in a request and several requests at a time. The
+hash of each is computed here, and each must be the child of the one before: which chain it is
+remains the provider's word. If the index's last block is not on the provider's chain, the blocks
+down to the last common one are taken off and listed. Ctrl-C ends the command with what there is."
     };
 }
 
@@ -59,6 +72,10 @@ The newest blocks (--confirmations) stay unsealed, so that `append` can take the
 are sealed, 8,192 at a time.
 
 ",
+    rpc_help!(),
+    "
+
+",
     index_help!(),
     "
 
@@ -73,7 +90,10 @@ pub(crate) struct BuildArgs {
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     #[command(flatten)]
-    pub(crate) headers: LinkedHeaders,
+    pub(crate) headers: AddedHeaders,
+    /// With --rpc, the first block of a new index
+    #[arg(long, value_name = "BLOCK", requires = "rpc", value_parser = block_number)]
+    pub(crate) from: Option<u64>,
     /// A label for the chain, of 1 to 32 bytes; compared each time that headers are added
     #[arg(long, value_name = "LABEL", default_value = "mainnet", value_parser = label)]
     pub(crate) chain: String,
@@ -95,6 +115,10 @@ it takes a sealed one, nothing changes and the way out is said. Headers that the
 skipped: the sealed ones without a look, the others by their hash.
 
 ",
+    rpc_help!(),
+    "
+
+",
     index_help!(),
     "
 
@@ -109,9 +133,47 @@ pub(crate) struct AppendArgs {
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     #[command(flatten)]
-    pub(crate) headers: LinkedHeaders,
+    pub(crate) headers: AddedHeaders,
     #[command(flatten)]
     pub(crate) adding: AddingArgs,
+}
+
+/// Headers that must be one chain, out of files or from a provider.
+#[derive(Debug, Args)]
+pub(crate) struct AddedHeaders {
+    /// The headers, in order: files, - for standard input, or hex
+    #[arg(value_name = "HEADERS", required_unless_present = "rpc", conflicts_with = "rpc")]
+    headers: Vec<String>,
+    /// What the headers are written in
+    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
+    format: HeaderFormat,
+    /// Threads that hash, 1024 at the most [default: one for each core]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// With --rpc, the last block: a number, latest, safe or finalized [default: latest]
+    #[arg(long, value_name = "BLOCK", requires = "rpc", value_parser = block_tag)]
+    pub(crate) to: Option<BlockTag>,
+    #[command(flatten)]
+    pub(crate) rpc: RpcArgs,
+}
+
+impl AddedHeaders {
+    /// Those out of files.
+    pub(crate) fn linked(&self) -> LinkedHeaders {
+        LinkedHeaders { headers: self.headers.clone(), format: self.format, threads: self.threads }
+    }
+}
+
+/// A block by number or by its role.
+fn block_tag(text: &str) -> Result<BlockTag, String> {
+    match text {
+        "latest" => Ok(BlockTag::Latest),
+        "safe" => Ok(BlockTag::Safe),
+        "finalized" => Ok(BlockTag::Finalized),
+        number => block_number(number)
+            .map(BlockTag::Number)
+            .map_err(|_| String::from("neither a number nor latest, safe or finalized")),
+    }
 }
 
 /// How headers are added.

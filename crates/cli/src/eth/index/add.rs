@@ -12,7 +12,7 @@ use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
 use chainsieve::simd::Backend;
 use serde_json::json;
 
-use super::{float, named, size};
+use super::{float, named, provider, size};
 use crate::args::eth::{AddingArgs, AppendArgs, BuildArgs, LinkedHeaders};
 use crate::eth::linked::{self, Bounds};
 use crate::input::Reader;
@@ -38,7 +38,10 @@ pub(super) fn build(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
             adding.open()?;
         }
     }
-    adding.run(&args.headers)
+    if args.headers.rpc.is_given() {
+        return provider::run(adding, &args.headers, args.from.unwrap_or(0));
+    }
+    adding.run(&args.headers.linked())
 }
 
 pub(super) fn append(args: &AppendArgs, json: bool) -> anyhow::Result<Report> {
@@ -46,13 +49,16 @@ pub(super) fn append(args: &AppendArgs, json: bool) -> anyhow::Result<Report> {
     let mut adding = Adding::new(&args.index, index.settings().clone(), &args.adding, json);
     adding.reorganises = true;
     adding.open()?;
-    adding.run(&args.headers)
+    if args.headers.rpc.is_given() {
+        return provider::run(adding, &args.headers, 0);
+    }
+    adding.run(&args.headers.linked())
 }
 
 /// Headers on their way into an index.
-struct Adding<'a> {
-    path: &'a Path,
-    settings: Settings,
+pub(super) struct Adding<'a> {
+    pub(super) path: &'a Path,
+    pub(super) settings: Settings,
     args: &'a AddingArgs,
     /// Whether another branch takes blocks off.
     reorganises: bool,
@@ -69,6 +75,8 @@ struct Adding<'a> {
     removed_blocks: u64,
     /// How many sections were sealed before.
     sealed_before: u64,
+    /// What is to be said of where the headers come from.
+    pub(super) warnings: Vec<String>,
 }
 
 impl<'a> Adding<'a> {
@@ -89,6 +97,7 @@ impl<'a> Adding<'a> {
             removed: Vec::new(),
             removed_blocks: 0,
             sealed_before: 0,
+            warnings: Vec::new(),
         }
     }
 
@@ -114,11 +123,7 @@ impl<'a> Adding<'a> {
             return Some(last + 1);
         }
         // The unsealed blocks, which may have to give way.
-        let mut first = last;
-        while first.checked_sub(1).is_some_and(|before| writer.hash(before).is_some()) {
-            first -= 1;
-        }
-        Some(first + 1)
+        Some(self.first_known(last) + 1)
     }
 
     fn run(mut self, headers: &LinkedHeaders) -> anyhow::Result<Report> {
@@ -137,7 +142,7 @@ impl<'a> Adding<'a> {
         self.report()
     }
 
-    fn take(&mut self, chain: &HeaderChain, progress: &Progress) -> anyhow::Result<()> {
+    pub(super) fn take(&mut self, chain: &HeaderChain, progress: &Progress) -> anyhow::Result<()> {
         if self.writer.is_none() {
             self.open()?;
         }
@@ -193,6 +198,12 @@ impl<'a> Adding<'a> {
                 named(self.path)
             );
         }
+        self.cut(last)
+    }
+
+    /// Takes off what is above this block.
+    pub(super) fn cut(&mut self, last: u64) -> anyhow::Result<()> {
+        let writer = self.writer.as_mut().expect("opened before");
         let end = writer.numbers().map_or(last, |numbers| *numbers.end());
         let hashes = (last + 1..=end).map_while(|number| Some((number, writer.hash(number)?)));
         let removed: Vec<_> = hashes.take(LISTED).collect();
@@ -203,8 +214,27 @@ impl<'a> Adding<'a> {
         Ok(())
     }
 
+    /// The last block.
+    pub(super) fn last(&self) -> Option<(u64, B256)> {
+        let writer = self.writer.as_ref()?;
+        Some((*writer.numbers()?.end(), writer.last_hash()?))
+    }
+
+    /// The hash of a block that is not sealed, or of the one before those.
+    pub(super) fn hash(&self, number: u64) -> Option<B256> {
+        self.writer.as_ref()?.hash(number)
+    }
+
+    /// The lowest block below one of these of which that is known.
+    pub(super) fn first_known(&self, mut number: u64) -> u64 {
+        while number.checked_sub(1).is_some_and(|before| self.hash(before).is_some()) {
+            number -= 1;
+        }
+        number
+    }
+
     /// Makes durable what is new, and says so.
-    fn sync(&mut self) -> anyhow::Result<()> {
+    pub(super) fn sync(&mut self) -> anyhow::Result<()> {
         self.synced = Instant::now();
         let Some(writer) = self.writer.as_mut().filter(|_| self.changed) else { return Ok(()) };
         writer.sync().with_context(|| named(self.path))?;
@@ -217,7 +247,7 @@ impl<'a> Adding<'a> {
         Ok(())
     }
 
-    fn report(self) -> anyhow::Result<Report> {
+    pub(super) fn report(self) -> anyhow::Result<Report> {
         let elapsed = self.started.elapsed();
         let seconds = elapsed.as_secs_f64().max(1e-9);
         let speed = float(self.added) / seconds;
@@ -229,8 +259,8 @@ impl<'a> Adding<'a> {
         let per_header = float(size) / float(blocks);
         let sealed = index.sealed();
         let sealed_now = (sealed - self.sealed_before.min(sealed)) / SECTION;
-        let mut warnings = Vec::new();
-        if self.added == 0 && self.removed_blocks == 0 {
+        let mut warnings = self.warnings;
+        if self.added == 0 && self.removed_blocks == 0 && warnings.is_empty() {
             warnings.push(String::from(
                 "the index has a block for each of these headers: nothing was added. Sealed blocks \
                  are not compared: `chainsieve eth index verify` does that",

@@ -4,6 +4,7 @@ mod add;
 mod explain;
 mod info;
 mod mapped;
+mod provider;
 mod query;
 mod verify;
 
@@ -32,8 +33,11 @@ pub(crate) fn run(command: &IndexCommand, json: bool) -> anyhow::Result<Report> 
     }
 }
 
+/// An index in a folder, its sealed segments mapped.
+pub(crate) type MappedIndex = Index<MappedFolder>;
+
 /// An index with at least one block.
-fn open(path: &Path) -> anyhow::Result<Index<MappedFolder>> {
+pub(crate) fn open(path: &Path) -> anyhow::Result<MappedIndex> {
     let index = Index::open(MappedFolder::new(path)).with_context(|| named(path))?;
     if index.numbers().is_none() {
         bail!("{}: it has no blocks", named(path));
@@ -42,11 +46,11 @@ fn open(path: &Path) -> anyhow::Result<Index<MappedFolder>> {
 }
 
 /// The blocks of an index that [`open`] gave.
-fn numbers(index: &Index<MappedFolder>) -> RangeInclusive<u64> {
+pub(crate) fn numbers(index: &MappedIndex) -> RangeInclusive<u64> {
     index.numbers().expect("it has blocks")
 }
 
-fn named(path: &Path) -> String {
+pub(crate) fn named(path: &Path) -> String {
     format!("index, {}", input::named(path))
 }
 

@@ -1,0 +1,131 @@
+//! `eth follow`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::audit::{Scope, Soundness};
+use super::query::{Hash, QueryArgs};
+use super::rpc::RpcArgs;
+
+const FOLLOW_HELP: &str = "\
+From the first block (--from, by default the provider's newest) through the past, and then live: the
+logs of a query, block by block. Each header must be the child of the one before, its hash is
+computed here. A block whose filter rules a match out is passed over; of each other all receipts are
+fetched and must have the header's receipts root, and the logs are read out of them. What the
+provider says of logs by itself (eth_getLogs) is never asked. So a log is as true as the chain of
+headers is, and that is the provider's word: --anchor compares it with a hash that you trust. Not
+bound by a header are transactionHash, which is what the provider says, and which of two branches is
+the better one.
+
+Where the filters of a chain prove nothing (--chain, --assume-bloom; an unknown chain too), the
+receipts of every block are fetched.
+
+With --index the candidates up to its end, less --keep blocks, come out of the index, and only their
+headers are fetched, by the hashes that it has. The index is a cache of whoever built it: that its
+blocks are one chain was checked then, and its last block is compared with the provider's.
+
+Reorganisations: the logs of blocks that left the chain come again with removed: true, the last one
+first, and then those of the new blocks. One that goes deeper than --keep blocks, or below what the
+provider called finalised, ends the command with an error. A provider whose head goes back on the
+same branch lags behind, and is waited for.
+
+What the provider does not have yet, and receipts that are not the block's, are asked for again,
+after longer and longer waits, receipts by each way that it serves; after twice --retries and two
+more tries in a row the command ends with an error. If it can't be reached, it is waited for, but
+with --once.
+
+With --state, what was printed is noted in a file, and the same command goes on from there after
+Ctrl-C, a kill or a power cut, wherever they came. The file is written before lines are printed and
+after, so that nothing is lost: the lines of the last blocks may come twice, and so may removed
+ones, also of a log that was never printed. Keep the last word for each blockHash and logIndex.
+
+Memory: what headers of 8,192 blocks say; receipts of some 32 MB at a time, as a forecast from gas and
+filters has it (of one block at the least); hashes and logs of the last --keep blocks, of those that
+are final the hash of the last one only.
+
+Exits with 0 after Ctrl-C and SIGTERM, after --to, and with --once at the provider's head.
+
+JSON, a line each:
+  {follow{chain_id, chain, provider, from, to, resumed (the last block printed before, or null),
+    bloom (exact | superset | absent | unsound: at the first block), anchors[{number, hash}],
+    confirmations, keep, index_to (up to this block candidates are those of the index), query, semantics, warnings[]}}, first
+  a log as eth_getLogs has it, with evidence (receipts: read out of all receipts of the block, which
+    have its receipts root)
+  {reorg{ancestor, hash (of the last block that stays; null: of none), blocks (how many left), logs
+    (how many removed lines follow)}}
+  {anchored{number, hash}}: an anchor was passed: all up to it are authentic if the anchor is
+  {block, hash, finalized}: all lines up to and with this block are out; finalized is the newest
+    final block on this chain, or null
+  {blocks, receipts (of how many blocks they were looked into), logs, removed (lines of each), first,
+    last, last_hash (the last block printed), seconds, warnings[]}, at the end";
+
+/// Follow the logs of a query, from the past on into live blocks
+#[derive(Debug, Args)]
+#[command(after_help = FOLLOW_HELP)]
+pub(crate) struct FollowArgs {
+    #[command(flatten)]
+    pub(crate) rpc: RpcArgs,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
+    /// Note in this file what was printed, and go on from there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) state: Option<PathBuf>,
+    /// An index of the chain, with --block-hashes: the past is looked up there instead of in
+    /// headers, but for the last --keep blocks of it
+    #[arg(long, value_name = "INDEX")]
+    pub(crate) index: Option<PathBuf>,
+    /// Print a block when so many are behind it
+    #[arg(long, value_name = "BLOCKS", default_value_t = 0, value_parser = depth(0))]
+    pub(crate) confirmations: u64,
+    /// How deep a reorganisation of printed blocks is followed
+    #[arg(long, value_name = "BLOCKS", default_value_t = 256, value_parser = depth(1))]
+    pub(crate) keep: u64,
+    /// End at the provider's head instead of waiting for new blocks
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Ask for a new head after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    pub(crate) poll: f64,
+    #[command(flatten)]
+    pub(crate) trust: FollowTrust,
+}
+
+/// What is taken for true without proof.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What you trust")]
+pub(crate) struct FollowTrust {
+    /// The hash of a block that you trust to be on the chain; may be given again
+    #[arg(long, value_name = "HASH")]
+    pub(crate) anchor: Vec<Hash>,
+    /// The chain, by name or id: says what its headers commit to [default: the id that the
+    /// provider says]
+    #[arg(long, value_name = "CHAIN")]
+    pub(crate) chain: Option<String>,
+    /// For another chain: what its filters are
+    #[arg(long, value_enum, value_name = "SOUNDNESS", conflicts_with = "chain")]
+    pub(crate) assume_bloom: Option<Soundness>,
+    /// For another chain: what its receipts are
+    #[arg(
+        long,
+        value_enum,
+        value_name = "SCOPE",
+        requires = "assume_bloom",
+        default_value_t = Scope::NotEveryLog
+    )]
+    pub(crate) assume_receipts: Scope,
+}
+
+fn depth(least: u64) -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(least..=65_536)
+}
+
+/// A time that can be waited for.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| String::from("not a number"))?;
+    if (0.05..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(String::from("between 0.05 and 3,600 seconds"))
+    }
+}

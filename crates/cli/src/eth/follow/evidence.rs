@@ -1,0 +1,63 @@
+//! From the receipts of a block to its logs.
+
+use chainsieve::eth::bloom::BloomView;
+use chainsieve::eth::forecast;
+use chainsieve::eth::header::ChainBlock;
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
+
+use super::blocks::{Point, Wanted};
+use super::fault::{Fault, Refused};
+use super::messages::Rules;
+
+/// What receipts of a block will be held against.
+pub(super) fn wanted(block: &ChainBlock<'_>) -> Wanted {
+    Wanted {
+        receipts_root: block.receipts_root,
+        bloom: *block.bloom,
+        timestamp: block.timestamp,
+        cost: forecast::of_block(block).json_bytes(),
+    }
+}
+
+/// The logs that match, if these are all receipts of the block.
+pub(super) fn logs(
+    rules: &Rules,
+    at: Point,
+    wanted: &Wanted,
+    receipts: &BlockReceipts,
+) -> Result<Vec<LocatedLog>, Refused> {
+    let bloom = BloomView::from(&wanted.bloom);
+    let verified = if rules.profile.has_statuses(at.number) {
+        receipts.verify_after_byzantium(wanted.receipts_root, bloom)
+    } else {
+        receipts.verify(wanted.receipts_root, bloom)
+    };
+    let verified = verified.map_err(|error| Refused::Answer(error.to_string()))?;
+    let claims = receipts.claims();
+    let other = claims.iter().filter_map(|claims| claims.block_hash).find(|hash| *hash != at.hash);
+    if let Some(other) = other {
+        return Err(Refused::Answer(format!("they say that they are of block {other}")));
+    }
+    let proves_absence = rules.profile.at(at.number).bloom.proves_absence();
+    if let (BloomAgreement::Missing { log_index, .. }, true) =
+        (verified.header_bloom(), proves_absence)
+    {
+        return Err(Fault::Unsound { at, log_index }.into());
+    }
+    let (query, semantics) = (&rules.query, rules.semantics);
+    let logs = verified.logs_matching(|log| query.matches(log, semantics)).map(|found| {
+        let transaction = usize::try_from(found.transaction_index).unwrap_or(usize::MAX);
+        LocatedLog {
+            log: found.log.clone(),
+            block_number: at.number,
+            block_hash: at.hash,
+            block_timestamp: Some(wanted.timestamp),
+            transaction_hash: claims.get(transaction).and_then(|claims| claims.transaction_hash),
+            transaction_index: found.transaction_index,
+            log_index: found.log_index,
+            removed: false,
+        }
+    });
+    Ok(logs.collect())
+}

@@ -1,0 +1,78 @@
+//! The past out of an index: which blocks may have a log, and their hashes.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
+use chainsieve::simd::Backend;
+
+use super::blocks::Point;
+use crate::eth::index::{self, MappedIndex};
+
+/// Candidates that are looked into before there are more.
+const MOST: usize = 1024;
+
+/// An index with the hash of each block.
+pub(super) struct Indexed {
+    index: MappedIndex,
+    name: String,
+    query: CompiledQuery,
+    /// Hashes from a block on.
+    hashes: (u64, Vec<B256>),
+}
+
+impl Indexed {
+    pub(super) fn open(path: &Path, query: &LogQuery) -> anyhow::Result<Self> {
+        let index = index::open(path)?;
+        let name = index::named(path);
+        ensure!(
+            index.settings().has_block_hashes(),
+            "{name}: it has no hashes of blocks, by which headers are asked for: build it with \
+             --block-hashes"
+        );
+        let query = query.compile(Backend::best());
+        Ok(Self { index, name, query, hashes: (0, Vec::new()) })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn numbers(&self) -> RangeInclusive<u64> {
+        index::numbers(&self.index)
+    }
+
+    /// The block of this number, which the index has.
+    pub(super) fn block(&mut self, number: u64) -> anyhow::Result<Point> {
+        let at = |(first, hashes): &(u64, Vec<B256>)| {
+            let place = usize::try_from(number.checked_sub(*first)?).ok()?;
+            hashes.get(place).copied()
+        };
+        if at(&self.hashes).is_none() {
+            let hashes = self.index.hashes_around(number).with_context(|| self.name.clone())?;
+            self.hashes = hashes.unwrap_or_default();
+        }
+        let hash = at(&self.hashes);
+        let hash = hash.with_context(|| format!("{}: no hash of block {number}", self.name))?;
+        Ok(Point { number, hash })
+    }
+
+    /// The first candidates of a range, and the block up to which they are all.
+    pub(super) fn candidates(
+        &mut self,
+        numbers: RangeInclusive<u64>,
+    ) -> anyhow::Result<(Vec<Point>, Point)> {
+        let mut end = *numbers.end();
+        let candidates = self.index.iter(Backend::best(), &self.query, numbers);
+        let candidates = candidates.with_context(|| self.name.clone())?;
+        let found = candidates.take(MOST).collect::<Result<Vec<_>, _>>();
+        let found = found.with_context(|| self.name.clone())?;
+        if let (MOST, Some(&last)) = (found.len(), found.last()) {
+            end = last;
+        }
+        let blocks = found.into_iter().map(|number| self.block(number));
+        Ok((blocks.collect::<anyhow::Result<_>>()?, self.block(end)?))
+    }
+}

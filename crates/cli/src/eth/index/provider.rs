@@ -1,0 +1,208 @@
+//! `eth index build --rpc` and `append --rpc`: headers from a provider.
+
+use std::ops::RangeInclusive;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::{HeaderBuf, HeaderChain, HeaderView};
+use chainsieve::eth::log_query::BlockTag;
+use chainsieve::simd::Backend;
+
+use super::add::Adding;
+use super::named;
+use crate::args::eth::AddedHeaders;
+use crate::eth::rpc::{BlockRef, Provider, RpcError};
+use crate::output::{Report, print_note};
+use crate::progress::Progress;
+use crate::stop::Stop;
+
+/// How often the provider's chain may change before the command gives up.
+const BRANCHES: u32 = 8;
+/// Headers that are compared at a time on the way to the last common block.
+const COMPARED: u64 = 64;
+
+/// Why headers stopped coming before the last one.
+enum Ended {
+    /// They are not the children of the index's last block.
+    OtherBranch(String),
+    /// Ctrl-C.
+    Stopped,
+}
+
+/// Adds headers from a provider, from `first` on where the index has no block.
+pub(super) fn run(
+    mut adding: Adding<'_>,
+    headers: &AddedHeaders,
+    first: u64,
+) -> anyhow::Result<Report> {
+    let stop = Stop::on_signals()?;
+    let provider = Provider::connect_until(&headers.rpc, headers.rpc.endpoint()?, stop.clone());
+    let chain_id = provider.chain_id().with_context(|| provider.name())?;
+    let label = adding.settings.chain();
+    ensure!(
+        label != "mainnet" || chain_id == 1,
+        "the provider's chain id is {chain_id}, and the index is of mainnet: give another one a \
+         label with --chain"
+    );
+    let mut source = Source { provider, stop, to: headers.to.unwrap_or(BlockTag::Latest) };
+    let fetched = source.fetch(&mut adding, first);
+    // What came before an error counts.
+    let synced = adding.sync();
+    fetched?;
+    synced?;
+    if adding.last().is_none() {
+        bail!("ended before the first header was there");
+    }
+    adding.warnings.push(format!(
+        "the hash of each header was computed, and each is the child of the one before; that they \
+         are the chain is the word of {}",
+        source.provider.name()
+    ));
+    adding.report()
+}
+
+struct Source {
+    provider: Provider,
+    stop: Stop,
+    to: BlockTag,
+}
+
+impl Source {
+    fn fetch(&mut self, adding: &mut Adding<'_>, first: u64) -> anyhow::Result<()> {
+        let mut branches = 0;
+        let mut bar = None;
+        loop {
+            let to = self.target()?;
+            self.take_back(adding, to)?;
+            let next = adding.last().map_or(first, |(last, _)| last + 1);
+            if next > to {
+                if adding.last().is_none() {
+                    bail!("{}: its last block is {to}, --from is {first}", self.provider.name());
+                }
+                return Ok(());
+            }
+            let bar = bar.get_or_insert_with(|| {
+                (Progress::counting((to - next).saturating_add(1), "blocks"), next)
+            });
+            match self.add(adding, next..=to, bar)? {
+                None => return Ok(()),
+                Some(Ended::Stopped) => {
+                    let last = adding.last().map_or(0, |(last, _)| last);
+                    adding.warnings.push(format!("ended at block {last}, before block {to}"));
+                    return Ok(());
+                }
+                Some(Ended::OtherBranch(words)) => {
+                    branches += 1;
+                    let name = self.provider.name();
+                    ensure!(branches < BRANCHES, "{name}: {words}, {branches} times");
+                    print_note(&format!("{name}: {words}: looking for the last common block"));
+                }
+            }
+        }
+    }
+
+    /// The last block that is asked for.
+    fn target(&self) -> anyhow::Result<u64> {
+        let name = || self.provider.name();
+        let head = |tag| self.provider.head(tag).with_context(name);
+        match self.to {
+            BlockTag::Number(number) => {
+                let BlockRef { number: latest, .. } = head(BlockTag::Latest)?;
+                ensure!(
+                    number <= latest,
+                    "{}: its head is block {latest}, --to is {number}",
+                    name()
+                );
+                Ok(number)
+            }
+            tag => Ok(head(tag)?.number),
+        }
+    }
+
+    /// Takes the blocks off that are not on the provider's chain.
+    fn take_back(&self, adding: &mut Adding<'_>, to: u64) -> anyhow::Result<()> {
+        let Some((last, _)) = adding.last() else { return Ok(()) };
+        if to < last {
+            print_note(&format!(
+                "{}: block {to} is the last one there, the index ends at block {last}",
+                self.provider.name()
+            ));
+        }
+        let mut end = last.min(to);
+        if adding.hash(end).is_none() {
+            return Ok(()); // sealed, and nothing is added
+        }
+        let lowest = loop {
+            let lowest = adding.first_known(end);
+            let start = end.saturating_sub(COMPARED - 1).max(lowest);
+            let theirs = self.hashes(start..=end)?;
+            let is_common = |(number, theirs): &(u64, B256)| adding.hash(*number) == Some(*theirs);
+            match (start..=end).zip(theirs).filter(is_common).last() {
+                // If the provider ends below the index, it lags: what it has is the index's.
+                Some((common, _)) if common == last.min(to) => return Ok(()),
+                Some((common, _)) => return adding.cut(common),
+                None if start == lowest => break lowest,
+                None => end = start - 1,
+            }
+        };
+        bail!(
+            "{}: block {lowest} of {} is another, and it is the lowest that could be taken off: \
+             the index is of another chain, or the reorganisation goes deeper than its unsealed \
+             blocks (--confirmations)",
+            named(adding.path),
+            self.provider.name()
+        )
+    }
+
+    fn hashes(&self, numbers: RangeInclusive<u64>) -> anyhow::Result<Vec<B256>> {
+        let mut hashes = Vec::new();
+        self.provider.headers(numbers, |headers| {
+            hashes.extend(headers.iter().map(HeaderBuf::hash));
+            Ok(())
+        })?;
+        Ok(hashes)
+    }
+
+    fn add(
+        &self,
+        adding: &mut Adding<'_>,
+        numbers: RangeInclusive<u64>,
+        (bar, start): &(Progress, u64),
+    ) -> anyhow::Result<Option<Ended>> {
+        let mut ended = None;
+        let came = self.provider.headers(numbers, |headers| {
+            if self.stop.is_set() {
+                ended = Some(Ended::Stopped);
+                bail!("stopped");
+            }
+            let views: Vec<_> = headers.iter().map(HeaderBuf::view).collect();
+            let mut chain = HeaderChain::new();
+            let linked = chain.extend(Backend::best(), &views).map_err(|error| error.to_string());
+            let follows = adding.last().is_none_or(|(_, hash)| chain.parent_hash() == Some(hash));
+            if let Err(words) = linked.and_then(|()| {
+                let number = views.first().map_or(0, HeaderView::number);
+                let words = || format!("the parent of block {number} is not the block before it");
+                if follows { Ok(()) } else { Err(words()) }
+            }) {
+                ended = Some(Ended::OtherBranch(words));
+                bail!("another branch");
+            }
+            adding.take(&chain, bar)?;
+            bar.at(adding.last().map_or(0, |(last, _)| last + 1 - start));
+            Ok(())
+        });
+        match (came, ended) {
+            (_, Some(ended)) => Ok(Some(ended)),
+            (Ok(()), None) => Ok(None),
+            (Err(error), None) if self.stop.is_set() => {
+                let stopped = error.chain().any(|cause| {
+                    cause
+                        .downcast_ref::<RpcError>()
+                        .is_some_and(|error| *error == RpcError::Stopped)
+                });
+                if stopped { Ok(Some(Ended::Stopped)) } else { Err(error) }
+            }
+            (Err(error), None) => Err(anyhow!(error)),
+        }
+    }
+}
