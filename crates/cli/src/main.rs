@@ -1,8 +1,8 @@
 //! The `chainsieve` command.
 //!
 //! Each command turns its arguments into a [`output::Report`]: the same facts as a table for
-//! people and as JSON for programs. Nothing else prints, but `eth scan` and `eth index` what they
-//! find or have done, line by line.
+//! people and as JSON for programs. Nothing else prints, but `eth scan`, `eth follow` and `eth
+//! index` what they find or have done, line by line.
 
 mod args;
 mod btc;
@@ -14,6 +14,7 @@ mod output;
 mod progress;
 mod secret;
 mod source;
+mod stop;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) if secret::holds_private_key(&error.to_string()) => {
             output::print_error(&anyhow::anyhow!(secret::NOT_SHOWN));
+            return ExitCode::from(USAGE);
+        }
+        // What is meant as a provider's URL holds a key, wherever it stands.
+        Err(error) if error.use_stderr() && error.to_string().contains("://") => {
+            output::print_error(&anyhow::anyhow!(secret::URL_NOT_SHOWN));
             return ExitCode::from(USAGE);
         }
         Err(error) => error.exit(),
@@ -79,9 +85,14 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
+        Command::Btc(BtcCommand::Serve(args)) => btc::serve::run(args, cli.json),
+        Command::Btc(BtcCommand::Sync(args)) => btc::client::sync(args),
+        Command::Btc(BtcCommand::Watch(args)) => btc::client::watch(args, cli.json),
+        Command::Btc(BtcCommand::Rescan(args)) => btc::client::rescan(args, cli.json),
         Command::Eth(EthCommand::Audit(args)) => eth::audit::run(args),
         Command::Eth(EthCommand::VerifyCertificate(args)) => eth::certificate::run(args),
         Command::Eth(EthCommand::Scan(args)) => eth::scan::run(args, cli.json),
+        Command::Eth(EthCommand::Follow(args)) => eth::follow::run(args, cli.json),
         Command::Eth(EthCommand::Forecast(args)) => eth::forecast::run(args),
         Command::Eth(EthCommand::Header(args)) => eth::header::run(args),
         Command::Eth(EthCommand::Stats(args)) => eth::stats::run(args),

@@ -1,10 +1,12 @@
 //! The command line: what `--help` says and what each command takes.
 
+pub(crate) mod client;
 pub(crate) mod compact;
 pub(crate) mod eth;
 mod filter;
 mod matching;
 mod prove;
+mod serve;
 
 use core::fmt;
 
@@ -15,6 +17,7 @@ pub(crate) use compact::WatchArgs;
 pub(crate) use filter::{InspectArgs, NewArgs, Range, Update, update_name};
 pub(crate) use matching::{Contents, MatchArgs};
 pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
+pub(crate) use serve::ServeArgs;
 
 /// Filters for light clients, and what an answer proves.
 #[derive(Debug, Parser)]
@@ -67,6 +70,14 @@ pub(crate) enum BtcCommand {
     /// Make merkleblocks and verify them
     #[command(subcommand)]
     Prove(ProveCommand),
+    /// Serve a folder of blocks to wallets' tests: a node with BIP37 and BIP157
+    Serve(ServeArgs),
+    /// Fetch headers, filter headers and filters from peers, and compare what they say
+    Sync(Box<client::SyncArgs>),
+    /// Watch addresses, scripts, keys and coins with peers: the past, then live
+    Watch(Box<client::WatchLiveArgs>),
+    /// Go over past blocks again with peers, for more items
+    Rescan(Box<client::RescanArgs>),
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,11 +1,14 @@
 //! The `btc` commands.
 
+pub(crate) mod client;
 pub(crate) mod compact;
 pub(crate) mod describe;
 pub(crate) mod filter_inspect;
 pub(crate) mod filter_new;
 pub(crate) mod matching;
+pub(crate) mod p2p;
 pub(crate) mod prove;
+pub(crate) mod serve;
 pub(crate) mod watch;
 
 use anyhow::{Context as _, anyhow};

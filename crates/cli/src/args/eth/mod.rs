@@ -1,20 +1,24 @@
 //! `eth …`.
 
 mod audit;
+mod follow;
 mod headers;
 mod index;
 pub(crate) mod query;
+pub(crate) mod rpc;
 mod scan;
 
 use clap::Subcommand;
 
 pub(crate) use audit::{AuditArgs, Scope, Soundness, TrustArgs, VerifyCertificateArgs};
+pub(crate) use follow::FollowArgs;
 pub(crate) use headers::{Buckets, HeaderArgs, HeaderFormat, StatsArgs};
 pub(crate) use index::{
-    AddingArgs, AppendArgs, BuildArgs, ExplainArgs, IndexCommand, InfoArgs, QueryIndexArgs,
-    VerifyIndexArgs,
+    AddedHeaders, AddingArgs, AppendArgs, BuildArgs, ExplainArgs, IndexCommand, InfoArgs,
+    QueryIndexArgs, VerifyIndexArgs,
 };
 pub(crate) use query::QueryArgs;
+pub(crate) use rpc::RpcArgs;
 pub(crate) use scan::{ForecastArgs, LinkedHeaders, ScanArgs};
 
 #[derive(Debug, Subcommand)]
@@ -25,6 +29,8 @@ pub(crate) enum EthCommand {
     VerifyCertificate(Box<VerifyCertificateArgs>),
     /// Find the blocks that may have logs of a query
     Scan(Box<ScanArgs>),
+    /// Follow the logs of a query through the past, and then live
+    Follow(Box<FollowArgs>),
     /// What a query will cost, before anything is fetched
     Forecast(Box<ForecastArgs>),
     /// Decode headers: hash, layout, every field, how full the filter of logs is
