@@ -7,6 +7,8 @@ mod corpus_index;
 mod eth;
 mod filter;
 mod mistakes;
+mod serve;
+mod watch;
 
 use std::fs;
 use std::io::Write as _;
@@ -29,7 +31,12 @@ struct Output {
 }
 
 fn run_with(args: &[&str], stdin: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
+    // Providers are played on loopback, where no proxy of the environment leads.
+    for proxy in ["http_proxy", "https_proxy", "all_proxy"] {
+        command.env_remove(proxy).env_remove(proxy.to_uppercase());
+    }
+    let mut child = command
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

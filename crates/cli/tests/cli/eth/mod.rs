@@ -10,6 +10,7 @@ mod era;
 mod headers;
 mod hostile;
 mod index;
+mod rpc;
 mod scan;
 mod slips;
 mod write;

@@ -1,0 +1,384 @@
+//! One provider, honest or not, and what is said of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+#[test]
+fn an_honest_provider_is_complete() {
+    let server = honest(Chain::real_and(3));
+    let json = audit(&[&server], &["--anchor", &anchor()], COMPLETE);
+    assert_eq!((&json["status"], &json["logs"]), (&json!("complete"), &json!(7)));
+    assert_eq!(json["blocks"]["checked_by_receipts"], 2);
+    assert_eq!((&json["first"], &json["last"]), (&json!(17_686_111), &json!(17_686_112)));
+    assert_eq!((&json["anchored_to"], &json["anchor_from"]), (&json!(17_686_112), &json!("user")));
+    assert_eq!((&json["chain"], &json["chain_id"]), (&json!("ethereum"), &json!(1)));
+    assert_eq!(json["provider"], json!({ "name": "A", "host": server.host() }));
+    let provider = json!({ "name": "A", "host": server.host(), "receipts_of_blocks": 2 });
+    assert_eq!(json["providers"], json!([provider]));
+    assert_eq!(json["finalized"]["number"], 17_686_115);
+    // As of files.
+    let case = super::super::audit::Case::new("as-of-files");
+    let more = ["--receipts", case.receipts.path(), "--anchor", &case.anchor];
+    let files = case.audit_with(&answer(), &more, COMPLETE);
+    for field in ["digest", "query", "examined", "findings", "blocks", "semantics", "wanted"] {
+        assert_eq!(json[field], files[field], "{field}");
+    }
+    let urls = [server.url()];
+    let page = discreet(&audit_args(&urls, &["--anchor", &anchor(), "--chain", "1"]));
+    assert!(page.stdout.starts_with("complete: these are exactly the logs"), "{}", page.stdout);
+    assert!(page.stdout.contains(&format!("A ({})", server.host())), "{}", page.stdout);
+    assert!(page.stderr.contains("receipts of 2 blocks, about"), "{}", page.stderr);
+}
+
+#[test]
+fn without_an_anchor_it_is_the_providers_own_word() {
+    let server = honest(Chain::real_and(0));
+    let json = audit(&[&server], &[], COMPLETE);
+    assert_eq!((&json["anchored_to"], &json["anchor_from"]), (&Value::Null, &json!("provider")));
+    assert_eq!(json["anchor"], json!({ "number": 17_686_112, "hash": anchor() }));
+    assert!(text(&json["warnings"][0]).contains("the provider's own word"), "{json}");
+    let urls = [server.url()];
+    let page = discreet(&audit_args(&urls, &[])).stdout;
+    assert!(page.starts_with("warning: no --anchor"), "{page}");
+    assert!(page.contains("\ncomplete by its own chain"), "{page}");
+    // What contradicts its own chain is wrong all the same.
+    let liar = provider(Chain::real_and(0), |_, method, _| {
+        (method == "eth_getLogs").then(|| Ok(json!(answer()[1..])))
+    });
+    let json = audit(&[&liar], &[], WRONG);
+    assert_eq!(kinds(&json), ["omitted_log"]);
+}
+
+#[test]
+fn lies_are_found_and_named() {
+    type Lie = fn(&mut Vec<Value>);
+    let lies: [(&str, Lie, &[&str]); 4] = [
+        ("omits", |logs| drop(logs.remove(3)), &["omitted_log"]),
+        ("doubles", |logs| logs.push(logs[0].clone()), &["duplicate"]),
+        ("moves", |logs| logs[2]["logIndex"] = json!("0x1"), &["wrong_field"]),
+        ("forges", |logs| logs[2]["data"] = json!("0x01"), &["forged_log", "omitted_log"]),
+    ];
+    for (name, lie, expected) in lies {
+        let liar = provider(Chain::real_and(0), move |_, method, _| {
+            let mut logs = answer();
+            lie(&mut logs);
+            (method == "eth_getLogs").then(|| Ok(json!(logs)))
+        });
+        let json = audit(&[&liar], &["--anchor", &anchor()], WRONG);
+        let mut found = kinds(&json);
+        found.sort_unstable();
+        assert_eq!(found, expected, "{name}");
+        for finding in json["findings"].as_array().expect("findings") {
+            assert_eq!((&finding["proof"], &finding["provider"]), (&json!(true), &json!("A")));
+        }
+    }
+}
+
+#[test]
+fn each_way_to_receipts_is_found() {
+    type Way = fn(&str, &Value) -> bool;
+    let ways: [(&str, Way, usize); 3] = [
+        (
+            "by number",
+            |method, params| method == "eth_getBlockReceipts" && text(&params[0]).len() == 66,
+            2,
+        ),
+        ("one by one", |method, _| method == "eth_getBlockReceipts", 2 + 144 + 144),
+        ("raw", |method, _| method == "eth_getBlockReceipts", 2),
+    ];
+    for (name, refused, _) in ways {
+        let server = provider(Chain::real_and(0), move |chain, method, params| {
+            if name == "raw" && method == "debug_getRawReceipts" {
+                let block = chain.blocks.iter().find(|block| block.hash == text(&params[0]))?;
+                return Some(Ok(block.receipts.iter().map(|receipt| hex0x(receipt)).collect()));
+            }
+            refused(method, params).then(|| Err(error(-32602, "invalid argument 0")))
+        });
+        let json = audit(&[&server], &["--anchor", &anchor(), "--batch", "30"], COMPLETE);
+        assert_eq!(json["blocks"]["checked_by_receipts"], 2, "{name}");
+        let one_by_one = server.params("eth_getTransactionReceipt").len();
+        let transactions: usize = Block::both().iter().map(|block| block.receipts.len()).sum();
+        assert_eq!(one_by_one, if name == "one by one" { transactions } else { 0 }, "{name}");
+    }
+}
+
+#[test]
+fn headers_come_raw_where_they_are_served() {
+    let server = provider(Chain::real_and(4), |chain, method, params| {
+        (method == "debug_getRawHeader").then(|| {
+            let number = u64::from_str_radix(&text(&params[0])[2..], 16).expect("a number");
+            let block = chain.blocks.iter().find(|block| block.number == number);
+            Ok(json!(hex0x(&block.expect("one of the chain").header)))
+        })
+    });
+    let end = Chain::real_and(4).last().hash.clone();
+    let json = audit(&[&server], &["--anchor", &end, "--batch", "2"], COMPLETE);
+    assert_eq!(json["anchored_to"], 17_686_116, "an anchor behind the range");
+    assert_eq!(json["last"], 17_686_112);
+    let raw = server.params("debug_getRawHeader");
+    assert_eq!(raw.len(), 6);
+    for call in server.params("eth_getBlockByNumber") {
+        assert!(["latest", "finalized", "0x10dde64"].contains(&text(&call[0])), "{call}");
+    }
+}
+
+#[test]
+fn a_range_ends_at_the_finalised_block() {
+    let mut chain = Chain::real_and(10);
+    chain.finalized = 17_686_112;
+    let server = honest(chain);
+    let url = server.url();
+    let args = |more: &[&'static str]| {
+        let mut args = vec!["eth", "audit", "--rpc", &url, "--from", "17686111"];
+        args.extend(QUERY);
+        args.extend(more);
+        args.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let run = |more: &[&'static str]| {
+        let args = args(more);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        discreet(&args)
+    };
+    let json: Value = serde_json::from_str(&run(&["--json"]).stdout).expect("JSON");
+    assert_eq!((&json["last"], &json["status"]), (&json!(17_686_112), &json!("complete")));
+    assert_eq!(json["finalized"]["hash"], json!(anchor()));
+    let above = run(&["--to", "17686115"]);
+    assert_eq!((above.code, above.stdout.as_str()), (ERROR, ""));
+    assert!(above.stderr.contains("behind the finalised block, 17686112"), "{}", above.stderr);
+    assert!(above.stderr.contains("--unfinalized"), "{}", above.stderr);
+    let beyond = run(&["--to", "17686199", "--unfinalized"]);
+    assert!(beyond.stderr.contains("the head is 17686122"), "{}", beyond.stderr);
+    assert_eq!(run(&["--to", "17686199"]).code, ERROR);
+    // Behind it, each block is asked about by its hash.
+    let before = server.params("eth_getLogs").len();
+    let json: Value =
+        serde_json::from_str(&run(&["--unfinalized", "--json"]).stdout).expect("JSON");
+    assert_eq!((&json["last"], &json["status"]), (&json!(17_686_122), &json!("complete")));
+    let filters = server.params("eth_getLogs").split_off(before);
+    let hashes: Vec<_> = filters.iter().map(|call| &call[0]["blockHash"]).collect();
+    assert_eq!(hashes.iter().filter(|hash| hash.is_null()).count(), 1);
+    let chain = Chain::real_and(10);
+    for block in &chain.blocks[2..] {
+        assert_eq!(hashes.iter().filter(|hash| **hash == &json!(block.hash)).count(), 1);
+    }
+}
+
+#[test]
+fn a_node_that_knows_no_finalised_block_is_not_believed_blindly() {
+    let nulls = provider(Chain::real_and(0), |_, _, params| {
+        (params[0] == "finalized").then_some(Ok(Value::Null))
+    });
+    let errors = provider(Chain::real_and(0), |_, _, params| {
+        (params[0] == "finalized").then(|| Err(error(-39001, "unknown block")))
+    });
+    let others = provider(Chain::real_and(0), |_, _, params| {
+        (params[0] == "finalized").then(|| Err(error(-32000, "finalized block not found")))
+    });
+    for server in [nulls, errors, others] {
+        audit_fails(&server, &[], ERROR, &["knows no finalised block", "--unfinalized"]);
+        let json = audit(&[&server], &["--unfinalized", "--anchor", &anchor()], COMPLETE);
+        assert_eq!(json["finalized"], Value::Null);
+        for filter in server.params("eth_getLogs") {
+            assert_eq!(text(&filter[0]["blockHash"]).len(), 66, "by hash: {filter}");
+        }
+    }
+    // One that can't be asked is an error, and no node without finality.
+    let broken = provider(Chain::real_and(0), |_, _, params| {
+        (params[0] == "finalized").then(|| Ok(json!([])))
+    });
+    audit_fails(&broken, &["--unfinalized"], ERROR, &["the finalized block"]);
+}
+
+#[test]
+fn tags_of_a_query_become_numbers() {
+    let mut chain = Chain::real_and(5);
+    chain.finalized = 17_686_113;
+    let server = honest(chain);
+    let url = server.url();
+    let ask = |range: Value| {
+        let query = TempFile::new("tags.json", range.to_string());
+        let args = ["eth", "audit", "--rpc", &url, "--query", query.path(), "--json"];
+        discreet(&args)
+    };
+    let from = "0x10dde5f";
+    let address = WETH.to_lowercase();
+    let finalized = ask(json!({ "fromBlock": from, "toBlock": "finalized", "address": address }));
+    let json: Value = serde_json::from_str(&finalized.stdout).expect("JSON");
+    assert_eq!(finalized.code, COMPLETE, "{}", finalized.stderr);
+    assert_eq!(json["query"]["toBlock"], "0x10dde61");
+    let latest = ask(json!({ "fromBlock": from, "toBlock": "latest", "address": address }));
+    let json: Value = serde_json::from_str(&latest.stdout).expect("JSON");
+    assert_eq!(json["last"], 17_686_113);
+    assert!(json["warnings"].to_string().contains("latest is block 17,686,117"), "{json}");
+    for (range, words) in [
+        (json!({ "fromBlock": from, "toBlock": "pending" }), "pending"),
+        (json!({ "fromBlock": "latest", "toBlock": from }), "ends before it"),
+        (json!({ "blockHash": B256::repeat_byte(1) }), "no provider has the query's block"),
+        (json!({ "blockHash": Chain::real_and(5).last().hash }), "--unfinalized"),
+    ] {
+        let output = ask(range);
+        assert_eq!(output.code, ERROR, "{}", output.stderr);
+        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+    }
+    let at_hash = ask(json!({ "blockHash": anchor(), "address": address }));
+    let json: Value = serde_json::from_str(&at_hash.stdout).expect("JSON");
+    assert_eq!((at_hash.code, &json["first"]), (COMPLETE, &json!(17_686_112)));
+}
+
+#[test]
+fn a_certificate_of_a_providers_answer_verifies() {
+    let server = honest(Chain::real_and(0));
+    let file = TempFile::absent("of-provider.json");
+    let anchor = anchor();
+    let more = ["--anchor", &anchor, "--certificate", file.path(), "--embed"];
+    let json = audit(&[&server], &more, COMPLETE);
+    assert_eq!(json["certificate"], json!(file.path()));
+    let mut args = vec!["eth", "verify-certificate", file.path(), "--anchor", &anchor];
+    args.extend(["--chain", "1", "--from", "17686111", "--to", "17686112"]);
+    args.extend(QUERY);
+    let verified = json_of(&args, COMPLETE);
+    assert_eq!((&verified["count"], &verified["digest"]), (&json!(7), &json["digest"]));
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let server = honest(Chain::real_and(2));
+    let url = server.url();
+    let usage = |args: &[&str], words: &[&str]| {
+        let output = discreet(&[&["eth", "audit"], args].concat());
+        assert_eq!((output.code, output.stdout.as_str()), (USAGE, ""), "{}", output.stderr);
+        for word in words {
+            assert!(output.stderr.contains(word), "{word}: {}", output.stderr);
+        }
+    };
+    usage(&["--rpc", &url, "--address", WETH], &["--from is missing"]);
+    usage(&["--rpc", &url, "--rpc", &url, "--rpc", &url], &["more than twice"]);
+    usage(&["--rpc", &url, "--rpc2-header", "a: b"], &["without a second --rpc"]);
+    let header = format!("no-colon {SECRET}");
+    usage(&["--rpc", &url, "--rpc-header", &header], &["--rpc-header: ", "Name: value"]);
+    usage(&["--rpc", &url, "--logs", "x"], &["--logs", "--rpc"]);
+    usage(&["--rpc", &url, &url], &["cannot be used with '[HEADERS]...'"]);
+    usage(&["--rpc", &url, "--timeout", &url], &["a URL, not shown"]);
+    for scheme in ["ws", "wss", "ftp"] {
+        usage(&["--rpc", &format!("{scheme}://{SECRET}@host/v3/")], &["--rpc: "]);
+    }
+    usage(&["--rpc", SECRET], &["http:// or https:// is missing"]);
+    audit_fails(&server, &["--chain", "sepolia"], ERROR, &["sepolia", "id 1, ethereum"]);
+    audit_fails(&server, &["--max-receipts", "1"], ERROR, &["--max-receipts allows 1 block"]);
+    audit_fails(&server, &["--max-headers", "1"], ERROR, &["--max-headers allows 1"]);
+    let unknown = provider(Chain::real_and(0), |_, method, _| {
+        (method == "eth_chainId").then(|| Ok(json!("0x539")))
+    });
+    audit_fails(&unknown, &[], ERROR, &["id 1337", "--assume-bloom"]);
+    let json = audit(
+        &[&unknown],
+        &["--assume-bloom", "exact", "--assume-receipts", "every-log", "--anchor", &anchor()],
+        COMPLETE,
+    );
+    assert_eq!(json["chain"], "assumed");
+}
+
+/// An anchor says nothing of what the filters of its chain are, and whoever answers says it: with
+/// those of mainnet, a chain whose filters are empty would have no logs at all.
+#[test]
+fn whose_word_the_chain_is_is_said() {
+    let server = honest(Chain::real_and(0));
+    let anchor = anchor();
+    for (more, from) in [
+        (&[][..], "provider"),
+        (&["--chain", "ethereum"], "user"),
+        (&["--assume-bloom", "exact", "--assume-receipts", "every-log"], "user"),
+    ] {
+        let json = audit(&[&server], &[&["--anchor", &anchor][..], more].concat(), COMPLETE);
+        assert_eq!((&json["chain_id"], &json["chain_from"]), (&json!(1), &json!(from)));
+        let warnings = json["warnings"].to_string();
+        let is_said = warnings.contains("of chain 1, ethereum, is the word of the provider");
+        assert_eq!(is_said, from == "provider", "{warnings}");
+    }
+}
+
+#[test]
+fn an_anchor_that_nobody_has_leaves_it_undecided() {
+    let server = honest(Chain::real_and(0));
+    let stranger = B256::repeat_byte(7).to_string();
+    let json = audit(&[&server], &["--anchor", &stranger], UNDECIDED);
+    assert_eq!((&json["anchored_to"], &json["anchor_from"]), (&Value::Null, &json!("user")));
+    assert!(json["warnings"].to_string().contains("no provider has the block of --anchor"));
+}
+
+/// The chain gets another branch while its headers are fetched.
+#[test]
+fn a_reorganisation_meanwhile_is_followed() {
+    let old = Chain::real_and(8);
+    let mut new = Chain::real_and(4);
+    for mark in ["a", "b", "c", "d", "e"] {
+        let child = chain::child(new.last(), mark);
+        new.blocks.push(child);
+    }
+    let last = new.blocks[7].hash.clone();
+    assert_ne!(last, old.blocks[7].hash);
+    for (chains, moment) in [([&old, &new], "headers"), ([&old, &new], "logs")] {
+        let finalized = 17_686_112;
+        let [old, new] = chains.map(|chain| {
+            let blocks = chain.blocks.iter().map(|block| Block {
+                number: block.number,
+                hash: block.hash.clone(),
+                header: block.header.clone(),
+                receipts: block.receipts.clone(),
+            });
+            Chain { blocks: blocks.collect(), finalized }
+        });
+        let changed = AtomicBool::new(false);
+        let server = Server::start(move |post| {
+            let answer = |method: &str, params: &Value| {
+                let turns = match moment {
+                    "headers" => method == "eth_getBlockByNumber" && params[0] == "0x10dde66",
+                    _ => method == "eth_getLogs" && !params[0]["blockHash"].is_null(),
+                };
+                if turns {
+                    changed.store(true, Ordering::SeqCst);
+                }
+                let chain = if changed.load(Ordering::SeqCst) { &new } else { &old };
+                chain.answer(method, params)
+            };
+            Sent::Json(replies(&post.body, answer))
+        });
+        let url = server.url();
+        let mut args = vec!["eth", "audit", "--rpc", &url, "--from", "17686111", "--json"];
+        args.extend(["--to", "17686118", "--unfinalized", "--batch", "1", "--parallel", "1"]);
+        args.extend(QUERY);
+        let output = discreet(&args);
+        assert_eq!(output.code, COMPLETE, "{moment}: {}", output.stderr);
+        assert!(output.stderr.contains("reorganised"), "{moment}: {}", output.stderr);
+        let json: Value = serde_json::from_str(&output.stdout).expect("JSON");
+        assert_eq!((&json["last"], &json["logs"]), (&json!(17_686_118), &json!(7)));
+        assert_eq!(json["anchor"], json!({ "number": 17_686_118, "hash": last }));
+    }
+}
+
+#[test]
+fn a_url_may_stand_in_a_file() {
+    let server = honest(Chain::real_and(0));
+    let file = TempFile::new("url.txt", format!("{}\n", server.url()));
+    let urls = [format!("@{}", file.path())];
+    let output = discreet(&audit_args(&urls, &["--anchor", &anchor()]));
+    assert_eq!(output.code, COMPLETE, "{}", output.stderr);
+    let missing = discreet(&audit_args(&[format!("@/no/{SECRET}/file")], &[]));
+    assert_eq!(missing.code, ERROR);
+    assert!(missing.stderr.contains("--rpc @…, a file with the URL"), "{}", missing.stderr);
+}
+
+/// A node with a fault in one of its methods.
+#[test]
+fn receipts_are_asked_for_by_another_way_if_they_are_not_the_blocks() {
+    let server = provider(Chain::real_and(0), |chain, method, params| {
+        (method == "eth_getBlockReceipts" && text(&params[0]).len() == 66).then(|| {
+            let receipts = chain.answer(method, params)?;
+            Ok(json!(receipts.as_array().expect("a list")[1..]))
+        })
+    });
+    let json = audit(&[&server], &["--anchor", &anchor()], COMPLETE);
+    assert_eq!(json["providers"][0]["receipts_of_blocks"], 2);
+    assert!(json["warnings"].to_string().contains("receipts of block 17,686,111"), "{json}");
+}

@@ -1,0 +1,152 @@
+//! A chain that a provider has: real blocks of mainnet, and empty ones made up behind them.
+
+use chainsieve::alloy_primitives::b256;
+
+use super::server::{Answer, error};
+use super::*;
+
+/// Root of no receipts, by the Yellow Paper: the hash of RLP's empty string.
+const EMPTY_ROOT: B256 = b256!("56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
+
+/// What a node knows.
+pub(super) struct Chain {
+    pub(super) blocks: Vec<Block>,
+    pub(super) finalized: u64,
+}
+
+impl Chain {
+    /// The two real blocks and so many empty ones behind them; all are final.
+    pub(super) fn real_and(empty: usize) -> Self {
+        let mut blocks: Vec<Block> = Block::both().into();
+        for _ in 0..empty {
+            let child = child(&blocks[blocks.len() - 1], "");
+            blocks.push(child);
+        }
+        let finalized = blocks[blocks.len() - 1].number;
+        Self { blocks, finalized }
+    }
+
+    pub(super) fn last(&self) -> &Block {
+        &self.blocks[self.blocks.len() - 1]
+    }
+
+    fn find(&self, tag: &Value) -> Option<&Block> {
+        let tag = text(tag);
+        let number = match tag {
+            "latest" => self.last().number,
+            "safe" | "finalized" => self.finalized,
+            hash if hash.len() == 66 => return self.blocks.iter().find(|block| block.hash == hash),
+            number => u64::from_str_radix(&number[2..], 16).expect("a number"),
+        };
+        self.blocks.iter().find(|block| block.number == number)
+    }
+
+    /// What an honest node without debug methods answers.
+    pub(super) fn answer(&self, method: &str, params: &Value) -> Answer {
+        match method {
+            "eth_chainId" => Ok(json!("0x1")),
+            "eth_getBlockByNumber" | "eth_getBlockByHash" => {
+                Ok(self.find(&params[0]).map_or(Value::Null, object))
+            }
+            "eth_getBlockReceipts" => Ok(self.find(&params[0]).map_or(Value::Null, |block| {
+                write::rpc_receipts(block)
+                    .into_iter()
+                    .map(|receipt| named(receipt, block))
+                    .collect()
+            })),
+            "eth_getTransactionReceipt" => {
+                let receipts = self.blocks.iter().flat_map(|block| {
+                    write::rpc_receipts(block).into_iter().map(|receipt| named(receipt, block))
+                });
+                let mut receipts = receipts;
+                Ok(receipts.find(|receipt| receipt["transactionHash"] == params[0]).into())
+            }
+            "eth_getLogs" => self.logs(&params[0]),
+            method => {
+                let message = format!("the method {method} does not exist/is not available");
+                Err(error(-32601, &message))
+            }
+        }
+    }
+
+    /// All that match, by the rules of the method.
+    fn logs(&self, filter: &Value) -> Answer {
+        let blocks: Vec<&Block> = if filter["blockHash"].is_null() {
+            let at = |tag: &Value| u64::from_str_radix(&text(tag)[2..], 16).expect("a number");
+            let (from, to) = (at(&filter["fromBlock"]), at(&filter["toBlock"]));
+            if to > self.last().number {
+                return Err(error(-32602, "block range extends beyond current head block"));
+            }
+            self.blocks.iter().filter(|block| (from..=to).contains(&block.number)).collect()
+        } else {
+            match self.find(&filter["blockHash"]) {
+                Some(block) => vec![block],
+                None => return Err(error(-32000, "unknown block")),
+            }
+        };
+        let one_of = |wanted: &Value, value: &Value| match wanted {
+            Value::Null => true,
+            Value::Array(wanted) => wanted.is_empty() || wanted.contains(value),
+            wanted => wanted == value,
+        };
+        let is_wanted = |log: &Value| {
+            let topics = filter["topics"].as_array().cloned().unwrap_or_default();
+            one_of(&filter["address"], &log["address"])
+                && topics.iter().enumerate().all(|(at, wanted)| {
+                    log["topics"].get(at).is_some_and(|topic| one_of(wanted, topic))
+                })
+        };
+        Ok(blocks.into_iter().flat_map(Block::logs).filter(is_wanted).collect())
+    }
+}
+
+/// A made-up hash of a transaction: nothing under the receipts' root holds it.
+fn transaction(block: &Block, index: &str) -> B256 {
+    keccak256(format!("{} {index}", block.hash))
+}
+
+fn named(mut receipt: Value, block: &Block) -> Value {
+    receipt["transactionHash"] = json!(transaction(block, text(&receipt["transactionIndex"])));
+    receipt
+}
+
+/// A block as `eth_getBlockByNumber` returns it.
+fn object(block: &Block) -> Value {
+    let mut object = write::rpc_header(&block.header);
+    let transactions = 0..block.receipts.len();
+    object["transactions"] =
+        transactions.map(|index| json!(transaction(block, &format!("{index:#x}")))).collect();
+    object
+}
+
+/// An empty block behind another one; another `mark`, another block.
+pub(super) fn child(parent: &Block, mark: &str) -> Block {
+    let mut fields = items(&parent.header);
+    let number = parent.number + 1;
+    let digits = number.to_be_bytes();
+    let digits = &digits[digits.iter().take_while(|byte| **byte == 0).count()..];
+    fields[0] = write::string(&bytes(&json!(parent.hash)));
+    fields[5] = write::string(EMPTY_ROOT.as_slice());
+    fields[6] = write::string(&[0; 256]);
+    fields[8] = write::string(digits);
+    fields[10] = write::string(&[]);
+    fields[12] = write::string(mark.as_bytes());
+    let header = write::list(&fields);
+    Block { number, hash: keccak256(&header).to_string(), header, receipts: Vec::new() }
+}
+
+/// The same block with another number.
+pub(super) fn numbered(block: &Block, number: u64) -> Block {
+    let digits = number.to_be_bytes();
+    let digits = &digits[digits.iter().take_while(|byte| **byte == 0).count()..];
+    Block { number, ..with_field(block, 8, digits) }
+}
+
+/// The same block with another string in this field of its header.
+pub(super) fn with_field(block: &Block, at: usize, bytes: &[u8]) -> Block {
+    let mut fields = items(&block.header);
+    fields[at] = write::string(bytes);
+    let header = write::list(&fields);
+    let hash = keccak256(&header).to_string();
+    Block { number: block.number, hash, header, receipts: block.receipts.clone() }
+}

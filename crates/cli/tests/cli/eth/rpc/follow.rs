@@ -1,0 +1,91 @@
+//! `eth follow` whose reader or file is not as it was.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader};
+
+use super::*;
+
+fn args<'a>(url: &'a str, state: &'a TempFile) -> Vec<&'a str> {
+    let mut args = vec!["eth", "follow", "--rpc", url, "--from", "17686111", "--once", "--json"];
+    args.extend(["--retries", "1", "--poll", "0.05", "--state", state.path()]);
+    args
+}
+
+/// The blocks with others in their place, which have the same receipts.
+fn replaced() -> Chain {
+    let mut chain = Chain::real_and(0);
+    let first = chain::with_field(&chain.blocks[0], 12, b"replaced");
+    let parent = bytes(&json!(first.hash));
+    chain.blocks[1] = chain::with_field(&chain.blocks[1], 0, &parent);
+    chain.blocks[0] = first;
+    chain
+}
+
+/// A reader that goes away in the midst of a block has seen some of its logs: if the block leaves
+/// the chain, they are taken back.
+#[test]
+fn what_a_reader_saw_who_went_away_is_taken_back() {
+    let state = TempFile::absent("reader-gone.json");
+    let _lock = TempFile::absent("reader-gone.json.lock");
+    let server = honest(Chain::real_and(0));
+    let url = server.url();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+        .args(args(&url, &state))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let mut lines = BufReader::with_capacity(512, child.stdout.take().expect("piped")).lines();
+    let seen = loop {
+        let line = lines.next().expect("logs come").expect("text");
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        if line["logIndex"].is_string() {
+            break line;
+        }
+    };
+    drop(lines);
+    child.wait().expect("it ends");
+    let other = honest(replaced());
+    let url = other.url();
+    let output = discreet(&args(&url, &state));
+    assert_eq!(output.code, YES, "{}", output.stderr);
+    let lines = output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let lines: Vec<Value> = lines.collect();
+    let is_removal = |line: &&Value| {
+        line["removed"] == true
+            && line["blockHash"] == seen["blockHash"]
+            && line["logIndex"] == seen["logIndex"]
+    };
+    assert_eq!(lines.iter().filter(is_removal).count(), 1);
+    // The last word on each log: those that are on the chain are there, and no others.
+    let logs = lines.iter().filter(|line| line["logIndex"].is_string());
+    let key = |log: &Value| (text(&log["blockHash"]).to_owned(), text(&log["logIndex"]).to_owned());
+    let last: HashMap<_, _> = logs.map(|log| (key(log), log["removed"] == true)).collect();
+    let mut kept: Vec<_> = last.into_iter().filter(|(_, removed)| !removed).collect();
+    kept.sort_unstable();
+    let logs = replaced().blocks.iter().flat_map(Block::logs).collect::<Vec<_>>();
+    let mut expected: Vec<_> = logs.iter().map(|log| (key(log), false)).collect();
+    expected.sort_unstable();
+    assert_eq!(kept, expected);
+}
+
+/// Wherever a file was cut off, it is refused, and stays as it is.
+#[test]
+fn a_file_that_is_cut_off_is_refused() {
+    let state = TempFile::absent("cut-off.json");
+    let _lock = TempFile::absent("cut-off.json.lock");
+    let server = honest(Chain::real_and(2));
+    let url = server.url();
+    let run = || discreet(&[&args(&url, &state)[..], &QUERY].concat());
+    assert_eq!(run().code, YES);
+    let whole = state.read();
+    for end in (0..whole.len()).step_by(97).chain([whole.len() - 1]) {
+        fs::write(&state.0, &whole[..end]).expect("written");
+        let output = run();
+        assert_eq!(output.code, BAD_INPUT, "{end}: {}", output.stdout);
+        assert_eq!((output.stdout.as_str(), state.read().as_str()), ("", &whole[..end]));
+        assert!(output.stderr.contains("state, "), "{end}: {}", output.stderr);
+    }
+    fs::write(&state.0, &whole).expect("written");
+    assert_eq!(run().code, YES);
+}

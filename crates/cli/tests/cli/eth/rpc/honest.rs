@@ -1,0 +1,102 @@
+//! Of what an honest provider is never accused, whatever the other one says and whenever it is asked.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+/// A chain whose second block is another than mainnet's, with the same receipts.
+fn made_up() -> Chain {
+    let mut chain = Chain::real_and(0);
+    let real = chain.blocks.remove(1);
+    chain.blocks.push(chain::with_field(&real, 12, b"made up"));
+    chain
+}
+
+/// Without an anchor of the user, one provider's word proves nothing against the other.
+#[test]
+fn a_chain_that_one_provider_made_up_proves_nothing_against_the_other() {
+    let (liar, right) = (honest(made_up()), honest(Chain::real_and(0)));
+    for servers in [[&liar, &right], [&right, &liar]] {
+        let json = audit(&servers, &[], UNDECIDED);
+        assert_eq!((&json["status"], &json["anchor_agreed"]), (&json!("undecided"), &json!(false)));
+        assert_eq!(json["audits"][0]["status"], "complete", "by its own chain");
+        assert_eq!(json["audits"][1]["status"], "undecided");
+        assert_eq!(json["audits"][1]["undecided"][0]["why"], "unanchored");
+        for finding in json["audits"][1]["findings"].as_array().expect("findings") {
+            assert_eq!(finding["proof"], false, "{finding}");
+        }
+        let warnings = json["warnings"].to_string();
+        assert!(warnings.contains("the own word of"), "{warnings}");
+        assert!(warnings.contains("has another block 17,686,112"), "{warnings}");
+    }
+    // What an answer shows by itself needs no chain.
+    let doubles = provider(made_up(), |_, method, _| {
+        let mut logs = answer();
+        logs.push(logs[0].clone());
+        (method == "eth_getLogs").then(|| Ok(json!(logs)))
+    });
+    let json = audit(&[&right, &doubles], &[], WRONG);
+    assert!(kinds(&json["audits"][1]).contains(&"duplicate"), "{json}");
+}
+
+/// Who says nothing of a block does not agree on it.
+#[test]
+fn silence_is_no_agreement() {
+    let silent = provider(Chain::real_and(0), |_, method, params| {
+        (method == "eth_getBlockByNumber" && params[0] == "0x10dde60").then_some(Ok(Value::Null))
+    });
+    let json = audit(&[&honest(Chain::real_and(0)), &silent], &[], UNDECIDED);
+    assert_eq!(json["anchor_agreed"], false);
+    let warnings = json["warnings"].to_string();
+    assert!(!warnings.contains("who agree"), "{warnings}");
+    assert!(warnings.contains("does not have block 17,686,112"), "{warnings}");
+}
+
+/// The anchor that is shown is one that the chain has.
+#[test]
+fn an_anchor_that_is_not_on_the_chain_is_not_shown_as_the_users() {
+    let stranger = B256::repeat_byte(7).to_string();
+    let json = audit(&[&honest(Chain::real_and(0))], &["--anchor", &stranger], UNDECIDED);
+    assert_eq!((&json["anchor"], &json["anchor_from"]), (&Value::Null, &json!("user")));
+}
+
+/// Nodes as Besu and anvil answer with an empty list for the hash of a block that they don't have:
+/// behind one address, one of several nodes may lag behind the others.
+#[test]
+fn a_node_that_lags_omits_nothing() {
+    for lags in [1, 3] {
+        let asked = AtomicUsize::new(0);
+        let mut chain = Chain::real_and(0);
+        chain.finalized = 0;
+        let server = Server::start(move |post| {
+            let by_hash = |params: &Value| !params[0]["blockHash"].is_null();
+            // The node of the first requests for logs has only the blocks before.
+            let of_logs = post.body.to_string().contains("blockHash");
+            let is_behind = of_logs && asked.fetch_add(1, Ordering::SeqCst) < lags;
+            let answer = |method: &str, params: &Value| match method {
+                "eth_getLogs" if is_behind && by_hash(params) => Ok(json!([])),
+                "eth_getBlockByHash" if is_behind => Ok(Value::Null),
+                _ => chain.answer(method, params),
+            };
+            Sent::Json(replies(&post.body, answer))
+        });
+        let more = ["--unfinalized", "--anchor", &anchor(), "--retries", "5"];
+        let json = audit(&[&server], &more, COMPLETE);
+        assert_eq!((&json["logs"], &json["findings"]), (&json!(7), &json!([])), "{lags}");
+    }
+    // One that stays empty is asked again, and not believed for it.
+    let mut chain = Chain::real_and(0);
+    chain.finalized = 0;
+    let liar = provider(chain, |_, method, _| (method == "eth_getLogs").then(|| Ok(json!([]))));
+    let json = audit(&[&liar], &["--unfinalized", "--anchor", &anchor()], WRONG);
+    assert!(kinds(&json).iter().all(|kind| *kind == "omitted_log"), "{json}");
+    // One that never has the block has not answered.
+    let mut chain = Chain::real_and(0);
+    chain.finalized = 0;
+    let behind = provider(chain, |_, method, params| match method {
+        "eth_getLogs" => Some(Ok(json!([]))),
+        "eth_getBlockByHash" if text(&params[0]) == anchor() => Some(Ok(Value::Null)),
+        _ => None,
+    });
+    audit_fails(&behind, &["--unfinalized"], ERROR, &["block 17686112: the node does not have"]);
+}

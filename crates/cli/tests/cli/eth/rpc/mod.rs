@@ -1,0 +1,91 @@
+//! `eth audit --rpc` and `eth scan --rpc` against providers of every kind.
+//!
+//! The blocks are mainnet's; the providers are played by a server here. Whatever a run prints, it
+//! never prints what is secret in the URL.
+
+mod audit;
+mod chain;
+mod follow;
+mod honest;
+mod hostile;
+mod limits;
+mod numbers;
+mod scan;
+mod server;
+mod two;
+
+use super::audit::{COMPLETE, ERROR, UNDECIDED, WRONG};
+use super::*;
+use chain::Chain;
+use server::{Answer, Post, Sent, Server, error, replies};
+
+/// What must never be printed.
+const SECRET: &str = "S3CR3T-k3y-0f-th3-us3r-";
+
+/// A provider that answers call by call; `lie` goes before the truth.
+fn provider(
+    chain: Chain,
+    lie: impl Fn(&Chain, &str, &Value) -> Option<Answer> + Send + Sync + 'static,
+) -> Server {
+    Server::start(move |post| {
+        let answer = |method: &str, params: &Value| {
+            lie(&chain, method, params).unwrap_or_else(|| chain.answer(method, params))
+        };
+        Sent::Json(replies(&post.body, answer))
+    })
+}
+
+fn honest(chain: Chain) -> Server {
+    provider(chain, |_, _, _| None)
+}
+
+/// Runs a command and sees to it that no secret is printed.
+fn discreet(args: &[&str]) -> Output {
+    let output = run(args);
+    for printed in [&output.stdout, &output.stderr] {
+        assert!(!printed.contains(SECRET), "{printed}");
+        assert!(!printed.contains("/v3/"), "{printed}");
+    }
+    output
+}
+
+/// The arguments of an audit of the query over the two real blocks.
+fn audit_args<'a>(urls: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["eth", "audit"];
+    args.extend(urls.iter().flat_map(|url| ["--rpc", url.as_str()]));
+    args.extend(QUERY);
+    args.extend(["--from", "17686111", "--to", "17686112"]);
+    if !more.contains(&"--retries") {
+        args.extend(["--retries", "1"]);
+    }
+    args.extend(more);
+    args
+}
+
+/// Runs an audit with `--json`.
+fn audit(servers: &[&Server], more: &[&str], code: i32) -> Value {
+    let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
+    let output = discreet(&audit_args(&urls, &[more, &["--json"]].concat()));
+    assert_eq!(output.code, code, "{more:?}: {}", output.stderr);
+    serde_json::from_str(&output.stdout).expect("--json prints JSON")
+}
+
+/// Runs an audit that fails, and says each of `words`.
+fn audit_fails(server: &Server, more: &[&str], code: i32, words: &[&str]) {
+    let urls = [server.url()];
+    let output = discreet(&audit_args(&urls, more));
+    assert_eq!(output.code, code, "{}{}", output.stderr, output.stdout);
+    assert_eq!(output.stdout, "");
+    for word in words {
+        assert!(output.stderr.contains(word), "{word:?} is not in {}", output.stderr);
+    }
+}
+
+fn kinds(json: &Value) -> Vec<&str> {
+    json["findings"].as_array().expect("findings").iter().map(|f| text(&f["kind"])).collect()
+}
+
+/// The hash of the second real block.
+fn anchor() -> String {
+    Block::read(SECOND).hash
+}

@@ -1,0 +1,48 @@
+//! Numbers at the ends of what numbers can be: whatever a provider makes up, nothing overflows.
+
+use super::*;
+
+/// A provider whose chain is one block of this number, without parent and logs.
+fn single(number: u64) -> (Server, String) {
+    let mut chain = Chain::real_and(1);
+    let block = chain::numbered(&chain.blocks[2], number);
+    let hash = block.hash.clone();
+    chain.finalized = number;
+    chain.blocks = vec![block];
+    (honest(chain), hash)
+}
+
+#[test]
+fn a_head_of_any_number_is_taken() {
+    for number in [0, u64::MAX - 1, u64::MAX] {
+        let (server, hash) = single(number);
+        let (url, from) = (server.url(), number.to_string());
+        for (from, code) in [(from.as_str(), COMPLETE), ("0", ERROR)] {
+            if number == 0 && code == ERROR {
+                continue;
+            }
+            // Errors of an audit have the code 1, those of other commands 3.
+            let code = |usual, is_audit| match (code, is_audit) {
+                (COMPLETE, _) => usual,
+                (_, true) => ERROR,
+                (_, false) => BAD_INPUT,
+            };
+            let start = ["--rpc", &url, "--from", from, "--address", WETH, "--retries", "0"];
+            for (command, usual) in [
+                (&["eth", "audit", "--anchor", &hash][..], COMPLETE),
+                (&["eth", "audit", "--unfinalized"], COMPLETE),
+                (&["eth", "scan"], NO),
+                (&["eth", "follow", "--once", "--poll", "0.05"], YES),
+            ] {
+                let output = discreet(&[command, &start].concat());
+                let place = format!("{number}, {command:?} from {from}: {}", output.stderr);
+                assert!(!output.stderr.contains("panicked"), "{place}");
+                assert_eq!(output.code, code(usual, command[1] == "audit"), "{place}");
+            }
+            let index = TempFile::absent(&format!("single-{number}-{from}.idx"));
+            let args = ["eth", "index", "build", "--rpc", &url, "--from", from, "--retries", "0"];
+            let output = discreet(&[&args[..], &[index.path()]].concat());
+            assert!(!output.stderr.contains("panicked"), "{number}: {}", output.stderr);
+        }
+    }
+}

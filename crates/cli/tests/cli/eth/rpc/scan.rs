@@ -1,0 +1,68 @@
+//! `eth scan --rpc`.
+
+use super::*;
+
+/// The lines of a scan.
+fn scan(server: &Server, more: &[&str], code: i32) -> Vec<Value> {
+    let url = server.url();
+    let mut args = vec!["eth", "scan", "--rpc", &url, "--json", "--retries", "1"];
+    args.extend(more);
+    let output = discreet(&args);
+    assert_eq!(output.code, code, "{}", output.stderr);
+    output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn candidates_are_those_of_files() {
+    let server = honest(Chain::real_and(30));
+    let files = both_headers("scan-rpc.rlp");
+    let anchor = anchor();
+    let mut more = vec!["--from", "17686111", "--to", "17686112", "--anchor", &anchor];
+    more.extend(QUERY);
+    let of_files = json_lines(&[&["eth", "scan", files.path()], &more[..]].concat(), YES);
+    let mut of_provider = scan(&server, &more, YES);
+    assert_eq!(of_provider[2]["provider"], json!({ "host": server.host() }));
+    of_provider[2].as_object_mut().expect("an object").remove("provider");
+    assert_eq!(of_provider, of_files);
+    assert_eq!(server.params("eth_getLogs").len(), 0);
+
+    let end = Chain::real_and(30).last().hash.clone();
+    let mut more = vec!["--from", "17686111", "--anchor", &end];
+    more.extend(QUERY);
+    let lines = scan(&server, &more, YES);
+    let summary = lines.last().expect("a summary");
+    assert_eq!((&summary["blocks"], &summary["candidates"]), (&json!(32), &json!(2)));
+    assert_eq!(summary["anchored_to"], 17_686_142);
+    // The anchor is behind the range.
+    let mut more = vec!["--from", "17686113", "--to", "17686115", "--anchor", &end];
+    more.extend(QUERY);
+    let lines = scan(&server, &more, NO);
+    assert_eq!((&lines[0]["blocks"], &lines[0]["anchored_to"]), (&json!(3), &json!(17_686_142)));
+}
+
+#[test]
+fn failures_end_it_with_their_code() {
+    let server = provider(Chain::real_and(3), |_, method, params| {
+        (method == "eth_getBlockByNumber" && params[0] == "0x10dde61").then(|| Ok(json!({})))
+    });
+    let url = server.url();
+    let base = ["eth", "scan", "--rpc", &url, "--address", WETH, "--retries", "1"];
+    let output = discreet(&[&base[..], &["--from", "17686111"]].concat());
+    assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""), "{}", output.stdout);
+    assert!(output.stderr.contains("block 17686113"), "{}", output.stderr);
+    assert_eq!(discreet(&base).code, USAGE);
+    let gone = honest(Chain::real_and(0)).url();
+    let args = ["eth", "scan", "--rpc", &gone, "--address", WETH, "--from", "1", "--retries", "0"];
+    let output = discreet(&args);
+    assert_eq!(output.code, BAD_INPUT);
+    assert!(output.stderr.contains("http://127.0.0.1:"), "{}", output.stderr);
+    let mut unfinalised = Chain::real_and(3);
+    unfinalised.finalized = 17_686_111;
+    let server = honest(unfinalised);
+    let mut more = vec!["--from", "17686111"];
+    more.extend(QUERY);
+    let lines = scan(&server, &more, YES);
+    assert_eq!(lines.last().expect("a summary")["last"], 17_686_111);
+    let lines = scan(&server, &[&more[..], &["--unfinalized"]].concat(), YES);
+    assert_eq!(lines.last().expect("a summary")["last"], 17_686_115);
+}

@@ -1,0 +1,379 @@
+//! `btc serve`: peers that keep to the protocol and peers that don't.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chainsieve::bitcoin::consensus::encode::{
+    deserialize, deserialize_hex, serialize, serialize_hex,
+};
+use chainsieve::bitcoin::p2p::address::Address;
+use chainsieve::bitcoin::p2p::message::{NetworkMessage, RawNetworkMessage};
+use chainsieve::bitcoin::p2p::message_blockdata::{GetHeadersMessage, Inventory};
+use chainsieve::bitcoin::p2p::message_network::VersionMessage;
+use chainsieve::bitcoin::p2p::{Magic, ServiceFlags};
+use chainsieve::bitcoin::{Block, BlockHash, hashes::Hash as _};
+use serde_json::{Value, json};
+
+use super::{BAD_INPUT, USAGE, fixture, run};
+
+/// Far beyond what anything here takes.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// The blocks of mainnet at these heights in a file of hex.
+    pub(super) fn new(heights: std::ops::RangeInclusive<usize>) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("chainsieve-serve-cli-{}-{number}", std::process::id());
+        let folder = Self(std::env::temp_dir().join(name));
+        fs::create_dir_all(&folder.0).expect("a folder");
+        let rows = fixture("mainnet_0-255.json");
+        let rows = rows.as_array().expect("a list");
+        let lines: Vec<_> =
+            rows[heights].iter().map(|row| row["block"].as_str().expect("hex")).collect();
+        fs::write(folder.0.join("blocks.hex"), lines.join("\n")).expect("a file");
+        folder
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("UTF-8")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn block(height: usize) -> Block {
+    let rows = fixture("mainnet_0-255.json");
+    deserialize_hex(rows[height]["block"].as_str().expect("hex")).expect("a block")
+}
+
+/// A running command, and the lines that it prints.
+pub(super) struct Server {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    pub(super) address: SocketAddr,
+    /// What it said before it listened.
+    before: Vec<Value>,
+    /// Who waits for a line that does not come is not to wait for ever.
+    done: mpsc::Sender<()>,
+}
+
+impl Server {
+    pub(super) fn start(folder: &Folder, options: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+            .args(["btc", "serve", folder.path(), "--network", "mainnet", "--json"])
+            .args(["--listen", "127.0.0.1:0"])
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("the binary starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped"));
+        let (done, waiting) = mpsc::channel();
+        let id = child.id().to_string();
+        thread::spawn(move || {
+            if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                drop(Command::new("kill").args(["-s", "KILL", &id]).status());
+            }
+        });
+        let address = ([127, 0, 0, 1], 0).into();
+        let mut server = Self { child, lines, address, before: Vec::new(), done };
+        loop {
+            let line = server.line();
+            if let Some(address) = line["listening"]["address"].as_str() {
+                server.address = address.parse().expect("an address");
+                return server;
+            }
+            server.before.push(line);
+        }
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// The next line of this event; what others come before is passed over.
+    fn event(&mut self, name: &str) -> Value {
+        loop {
+            let mut line = self.line();
+            if !line[name].is_null() {
+                return line[name].take();
+            }
+        }
+    }
+
+    /// A signal, and how the command ends with it.
+    fn end(mut self, signal: &str) -> (Option<i32>, Value) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(status.is_ok_and(|status| status.success()));
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).expect("text");
+        let code = self.child.wait().expect("it ends").code();
+        let last = rest.lines().last().unwrap_or_default();
+        (code, serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {rest}")))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.done.send(()).unwrap_or_default();
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn frame(magic: Magic, message: NetworkMessage) -> Vec<u8> {
+    serialize(&RawNetworkMessage::new(magic, message))
+}
+
+/// A wallet's side of a connection.
+struct Client(TcpStream);
+
+impl Client {
+    fn connect(server: &Server) -> Self {
+        let stream = TcpStream::connect(server.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        Self(stream)
+    }
+
+    /// Connects and shakes hands.
+    fn meet(server: &Server) -> Self {
+        Self::try_meet(server).expect("it is let in")
+    }
+
+    /// The same; `None` if it is not let in.
+    fn try_meet(server: &Server) -> Option<Self> {
+        let mut client = Self::connect(server);
+        let nowhere = Address::new(&server.address, ServiceFlags::NONE);
+        let version = NetworkMessage::Version(VersionMessage {
+            version: 70_016,
+            services: ServiceFlags::NONE,
+            timestamp: 0,
+            receiver: nowhere.clone(),
+            sender: nowhere,
+            nonce: 7,
+            user_agent: "/a wallet\u{1b}[2J/".into(),
+            start_height: 0,
+            relay: true,
+        });
+        client.0.write_all(&frame(Magic::BITCOIN, version)).ok()?;
+        assert!(matches!(client.hear()?, NetworkMessage::Version(_)));
+        assert_eq!(client.hear(), Some(NetworkMessage::Verack));
+        client.say(NetworkMessage::Verack);
+        Some(client)
+    }
+
+    fn say(&mut self, message: NetworkMessage) {
+        self.write(&frame(Magic::BITCOIN, message));
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("it reads");
+    }
+
+    /// The next message; `None` when the node has hung up.
+    fn hear(&mut self) -> Option<NetworkMessage> {
+        let mut frame = vec![0; 24];
+        if let Err(error) = self.0.read_exact(&mut frame) {
+            assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "nothing came");
+            return None;
+        }
+        let length = u32::from_le_bytes(frame[16..20].try_into().expect("4 bytes"));
+        frame.resize(24 + length as usize, 0);
+        self.0.read_exact(&mut frame[24..]).expect("a payload");
+        let message: RawNetworkMessage = deserialize(&frame).expect("a message");
+        Some(message.into_payload())
+    }
+
+    fn headers(&mut self) -> Vec<BlockHash> {
+        let genesis = block(0).block_hash();
+        let stop = BlockHash::all_zeros();
+        self.say(NetworkMessage::GetHeaders(GetHeadersMessage::new(vec![genesis], stop)));
+        match self.hear() {
+            Some(NetworkMessage::Headers(headers)) => {
+                headers.iter().map(chainsieve::bitcoin::block::Header::block_hash).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn wrong_calls_say_what_is_wrong() {
+    let folder = Folder::new(0..=1);
+    let path = folder.path();
+    let call = |arguments: &[&str]| run(&[&["btc", "serve"], arguments].concat());
+    let output = call(&[path, "--network", "mainnet", "--listen", "0.0.0.0:0"]);
+    assert_eq!(output.code, USAGE);
+    assert!(output.stderr.contains("--listen-anywhere"), "{}", output.stderr);
+    assert_eq!(call(&[path]).code, USAGE);
+    let output = call(&["/nowhere/at/all", "--network", "mainnet"]);
+    assert_eq!(output.code, BAD_INPUT);
+    assert!(output.stderr.contains("/nowhere/at/all: not a folder"), "{}", output.stderr);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let output = call(&[path, "--network", "mainnet", "--listen", &address]);
+    assert_eq!(output.code, BAD_INPUT);
+    assert!(output.stderr.contains(&format!("cannot listen at {address}")), "{}", output.stderr);
+    let output = call(&[path, "--network", "mainnet", "--prev-txs", "nonsense"]);
+    assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
+}
+
+#[test]
+fn a_peer_is_answered_told_of_new_blocks_and_let_go() {
+    let folder = Folder::new(0..=100);
+    let mut server = Server::start(&folder, &[]);
+    let mut client = Client::meet(&server);
+    assert_eq!(server.event("connected")["peer"], 1);
+    let ready = server.event("ready");
+    assert_eq!(
+        ready,
+        json!({ "peer": 1, "user_agent": "/a wallet\u{1b}[2J/", "protocol": 70_016 })
+    );
+    assert_eq!(client.headers().len(), 100);
+    client.say(NetworkMessage::GetData(vec![Inventory::WitnessBlock(block(57).block_hash())]));
+    assert_eq!(client.hear(), Some(NetworkMessage::Block(block(57))));
+    // A file that grows, a block and a half at first.
+    let (first, second) = (serialize(&block(101)), serialize(&block(102)));
+    let mut file = fs::File::create(folder.0.join("more.dat")).expect("a file");
+    file.write_all(&[&first[..], &second[..50]].concat()).expect("written");
+    let announced = |block: &Block| NetworkMessage::Inv(vec![Inventory::Block(block.block_hash())]);
+    assert_eq!(client.hear(), Some(announced(&block(101))));
+    assert_eq!(server.event("chain")["height"], 101);
+    file.write_all(&second[50..]).expect("written");
+    assert_eq!(client.hear(), Some(announced(&block(102))));
+    let tip = block(102).block_hash().to_string();
+    let event = server.event("chain");
+    assert_eq!(event, json!({ "blocks": 1, "height": 102, "tip": tip, "disconnected": 0 }));
+    drop(client);
+    let gone = server.event("disconnected");
+    assert_eq!((&gone["peer"], &gone["misbehaved"]), (&json!(1), &json!(false)), "{gone}");
+    let (code, last) = server.end("TERM");
+    assert_eq!(code, Some(0));
+    let expected = json!({ "connections": 1, "blocks": 103, "height": 102, "tip": tip });
+    assert_eq!(last, expected);
+}
+
+/// Each is hung up on, with the reason, and a peer that does nothing wrong is not.
+#[test]
+fn who_breaks_the_protocol_is_disconnected() {
+    let folder = Folder::new(0..=3);
+    let mut server = Server::start(&folder, &["--no-bip37"]);
+    let mut good = Client::meet(&server);
+    server.event("ready");
+    let ping = frame(Magic::BITCOIN, NetworkMessage::Ping(1));
+    let mut wrong_sum = ping.clone();
+    wrong_sum[20] ^= 1;
+    let mut long = ping;
+    long[16..20].copy_from_slice(&4_000_001_u32.to_le_bytes());
+    let locator = GetHeadersMessage::new(vec![BlockHash::all_zeros(); 102], BlockHash::all_zeros());
+    let mut short = frame(Magic::BITCOIN, NetworkMessage::GetHeaders(locator.clone()));
+    short.truncate(24);
+    short[16..20].copy_from_slice(&0_u32.to_le_bytes());
+    // The checksum of nothing.
+    short[20..24].copy_from_slice(&[0x5d, 0xf6, 0xe0, 0xe2]);
+    let cases = [
+        (vec![0xa5; 4_096], "magic a5a5a5a5"),
+        (frame(Magic::REGTEST, NetworkMessage::Ping(1)), "another network"),
+        (wrong_sum, "checksum"),
+        (long, "4000001 bytes"),
+        (short, "malformed getheaders"),
+        (frame(Magic::BITCOIN, NetworkMessage::GetHeaders(locator)), "102 hashes"),
+        (frame(Magic::BITCOIN, NetworkMessage::MemPool), "not offered"),
+        (frame(Magic::BITCOIN, NetworkMessage::FilterClear), "not offered"),
+    ];
+    for (bytes, why) in cases {
+        let mut bad = Client::meet(&server);
+        server.event("ready");
+        bad.write(&bytes);
+        assert_eq!(bad.hear(), None, "{why}");
+        let gone = server.event("disconnected");
+        assert_eq!(gone["misbehaved"], true, "{gone}");
+        assert!(
+            gone["reason"].as_str().is_some_and(|reason| reason.contains(why)),
+            "{why}: {gone}"
+        );
+    }
+    // Garbage in place of a handshake, too.
+    let mut bad = Client::connect(&server);
+    bad.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(bad.hear(), None);
+    assert!(
+        server.event("disconnected")["reason"].as_str().is_some_and(|text| text.contains("magic"))
+    );
+    // What nobody knows is no fault, nor what has nothing to do with serving.
+    let command = "chainsieve".to_owned().try_into().expect("short");
+    good.say(NetworkMessage::Unknown { command, payload: vec![1; 1_000] });
+    good.say(NetworkMessage::FeeFilter(1_000));
+    good.say(NetworkMessage::SendHeaders);
+    good.say(NetworkMessage::Ping(5));
+    assert_eq!(good.hear(), Some(NetworkMessage::Pong(5)));
+    assert_eq!(good.headers().len(), 3);
+    // Ctrl-C, with a peer connected.
+    let (code, last) = server.end("INT");
+    assert_eq!((code, &last["connections"]), (Some(0), &json!(10)));
+    assert_eq!(good.hear(), None);
+}
+
+#[test]
+fn no_more_peers_than_allowed() {
+    let folder = Folder::new(0..=0);
+    let mut server = Server::start(&folder, &["--max-connections", "2"]);
+    let first = Client::meet(&server);
+    let mut second = Client::meet(&server);
+    let mut third = Client::connect(&server);
+    assert_eq!(third.hear(), None);
+    let refused = server.event("refused");
+    assert!(refused["reason"].as_str().is_some_and(|why| why.contains('2')), "{refused}");
+    second.say(NetworkMessage::Ping(1));
+    assert_eq!(second.hear(), Some(NetworkMessage::Pong(1)));
+    drop(first);
+    server.event("disconnected");
+    // The place is free once its thread is seen to have ended.
+    let deadline = Instant::now() + PATIENCE;
+    while Client::try_meet(&server).is_none() {
+        assert!(Instant::now() < deadline, "no place is free");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let folder = Folder::new(5..=9);
+    fs::write(folder.0.join("bad.dat"), serialize(&block(1)).split_at(100).0).expect("a file");
+    let mut server = Server::start(&folder, &[]);
+    let missing = block(4).block_hash().to_string();
+    let warning = server.before[0]["warning"].as_str().expect("a warning");
+    assert!(warning.contains("5 blocks not served") && warning.contains(&missing), "{warning}");
+    let warning = server.event("warning");
+    assert!(warning.as_str().is_some_and(|text| text.contains("bad.dat")), "{warning}");
+    // The rest comes, and all of it is served.
+    let lines: Vec<_> = (1..=4).map(|height| serialize_hex(&block(height))).collect();
+    fs::write(folder.0.join("rest.tmp"), lines.join("\n")).expect("a file");
+    fs::rename(folder.0.join("rest.tmp"), folder.0.join("rest.hex")).expect("renamed");
+    loop {
+        let event = server.event("chain");
+        if event["height"] == 9 {
+            break;
+        }
+    }
+}
