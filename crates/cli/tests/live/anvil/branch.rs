@@ -1,0 +1,131 @@
+//! A provider that makes up a whole branch: headers that hash and link, one of them without the logs
+//! of its block, and answers that go with it. Nothing but the hash of a block that one trusts tells.
+
+use std::collections::BTreeMap;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::{HeaderBuf, JsonHeaderError};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use super::audit::{audit, shapes};
+use super::{Anvil, number};
+use crate::ethereum::Query;
+use crate::harness::{Scene, live};
+use crate::http_rpc::HttpRpc;
+use crate::peers::Need;
+use crate::rpc_proxy::{Fate, Proxy};
+
+pub(super) fn tests() -> Vec<Trial> {
+    vec![live("anvil_branch_that_is_made_up_fails_at_the_anchor", &[Need::Anvil], made_up)]
+}
+
+/// The root of no receipts: keccak-256 of the empty string in RLP.
+const NO_RECEIPTS: &str = "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421";
+
+/// The headers from a block on, that block's without its logs.
+fn forged(node: &Anvil, from: u64) -> BTreeMap<u64, Value> {
+    let mut headers = BTreeMap::new();
+    let mut parent = None;
+    for number in from..=node.height() {
+        let mut header = node.block(number);
+        if let Some(parent) = parent {
+            header["parentHash"] = json!(parent);
+        } else {
+            header["logsBloom"] = json!(format!("0x{}", "0".repeat(512)));
+            header["receiptsRoot"] = json!(NO_RECEIPTS);
+        }
+        let computed = match HeaderBuf::from_json(&header.to_string()) {
+            Err(JsonHeaderError::HashMismatch { computed, .. }) => computed,
+            other => panic!("{other:?}"),
+        };
+        header["hash"] = json!(computed);
+        parent = Some(computed);
+        headers.insert(number, header);
+    }
+    headers
+}
+
+/// Answers as if the forged headers were the chain's.
+fn forger(node: &Anvil, from: u64) -> Proxy {
+    let headers = forged(node, from);
+    let hashes: BTreeMap<B256, u64> = headers
+        .iter()
+        .map(|(number, header)| {
+            (serde_json::from_value(header["hash"].clone()).expect("a hash"), *number)
+        })
+        .collect();
+    let direct: HttpRpc = node.rpc().clone();
+    Proxy::start(node.rpc(), move |method, params, answer| {
+        // The number of the forged block that is asked for by its hash, which the node has not.
+        let asked = &params[0];
+        let hash = if asked["blockHash"].is_string() { &asked["blockHash"] } else { asked };
+        let hash: Option<B256> = serde_json::from_value(hash.clone()).ok();
+        let by_hash = hash.and_then(|hash| hashes.get(&hash)).copied();
+        let range = by_hash.map(|number| format!("{number:#x}"));
+        match (method, &range) {
+            ("eth_getBlockByHash", Some(_)) => {
+                answer["result"] = by_hash.map_or(Value::Null, |number| headers[&number].clone());
+            }
+            ("eth_getLogs", Some(number)) => {
+                let filter = json!([{ "fromBlock": number, "toBlock": number }]);
+                answer["result"] = direct.call(method, &filter);
+            }
+            ("eth_getBlockReceipts", Some(number)) => {
+                answer["result"] = direct.call(method, &json!([number]));
+            }
+            _ => {}
+        }
+        if range.is_some() {
+            answer.as_object_mut().expect("an answer").remove("error");
+        }
+        match &mut answer["result"] {
+            Value::Array(entries) => {
+                let of = |entry: &Value| number(&entry["blockNumber"]);
+                entries.retain(|entry| of(entry) != from);
+                for entry in entries.iter_mut().filter(|entry| of(entry) > from) {
+                    entry["blockHash"] = headers[&of(entry)]["hash"].clone();
+                }
+            }
+            header if header["logsBloom"].is_string() && header["parentHash"].is_string() => {
+                if let Some(other) = headers.get(&number(&header["number"])) {
+                    *header = other.clone();
+                }
+            }
+            _ => {}
+        }
+        Fate::Answered
+    })
+}
+
+fn made_up(scene: &Scene) {
+    let (node, _) = shapes(scene, 13);
+    let head = node.height();
+    let anchor = node.hash_at(head).to_string();
+    let query = Query::everything();
+    let truth = node.logs(&query.filter(0, head));
+    let last = number(&truth[truth.len() - 1]["blockNumber"]);
+    for from in [number(&truth[0]["blockNumber"]), last] {
+        let proxy = forger(&node, from);
+        let url = proxy.url();
+        // By its own word the branch is whole, and whose word it is is said.
+        let ended = audit(scene, &[&url], &query, head, &[]);
+        let story = || format!("from {from}: {}{}", ended.stdout, ended.stderr);
+        assert_eq!(ended.code, 0, "{}", story());
+        let report = ended.json();
+        assert_eq!(report["anchor_from"], "provider", "{}", story());
+        assert_eq!(report["anchored_to"], Value::Null, "{}", story());
+        assert!(report["logs"].as_u64().expect("a count") < truth.len() as u64, "{}", story());
+
+        let ended = audit(scene, &[&url], &query, head, &["--anchor", &anchor]);
+        assert!(ended.code == 1 || ended.code == 4, "{}{}", ended.stdout, ended.stderr);
+        assert!(!ended.stdout.contains("complete"), "{}", ended.stdout);
+
+        // Beside one that has the chain it does not pass for it.
+        let ended = audit(scene, &[node.rpc().url(), &url], &query, head, &["--anchor", &anchor]);
+        assert_ne!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+        let ended = audit(scene, &[node.rpc().url(), &url], &query, head, &[]);
+        let agreed = ended.stdout.contains("\"anchor_agreed\": true");
+        assert!(ended.code != 0 && !agreed, "{}{}", ended.stdout, ended.stderr);
+    }
+}

@@ -1,0 +1,275 @@
+//! `eth audit --rpc` against an anvil whose answers to `eth_getLogs` a proxy makes lies of: each is
+//! found and proven, whichever log it is about.
+
+use std::collections::BTreeSet;
+
+use chainsieve::alloy_primitives::{Address, B256};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use super::audit::{audit, shapes, verify};
+use super::{Anvil, number};
+use crate::ethereum::{Query, is_in_receipt, receipt_of_proof};
+use crate::harness::{Scene, live};
+use crate::peers::Need;
+use crate::rpc_proxy::{Fate, Proxy};
+
+pub(super) fn tests() -> Vec<Trial> {
+    let needs = &[Need::Anvil];
+    vec![
+        live("anvil_lies_about_logs_are_proven", needs, about_logs),
+        live("anvil_lies_about_the_question_are_proven", needs, about_the_question),
+    ]
+}
+
+/// What an answer that held `log` says instead.
+type Lie = fn(logs: &mut Vec<Value>, log: &Value);
+
+/// The one by which a log comes twice, the second time as if it were another.
+const TWIN: &str = "one more of the same words";
+
+/// Lies about one log of an answer, each with the kinds of what is found.
+const LIES: [(&str, Lie, &[&str]); 17] = [
+    ("left out", |logs, log| logs.retain(|other| other != log), &["omitted_log"]),
+    (
+        "its block left out",
+        |logs, log| logs.retain(|other| other["blockHash"] != log["blockHash"]),
+        &["omitted_log"],
+    ),
+    ("nothing at all", |logs, _| logs.clear(), &["omitted_log"]),
+    (
+        "other data",
+        |logs, log| alter(logs, log, "data", json!("0x00ff")),
+        &["forged_log", "omitted_log"],
+    ),
+    (
+        "a bit of its data",
+        |logs, log| {
+            let data = log["data"].as_str().expect("hex");
+            let last = if data.ends_with('0') { "1" } else { "0" };
+            let other =
+                if data == "0x" { "0x00".into() } else { [&data[..data.len() - 1], last].concat() };
+            alter(logs, log, "data", json!(other));
+        },
+        &["forged_log", "omitted_log"],
+    ),
+    (
+        "another address",
+        |logs, log| alter(logs, log, "address", json!(Address::repeat_byte(0xff))),
+        &["forged_log", "omitted_log"],
+    ),
+    (
+        "another topic",
+        |logs, log| {
+            let mut topics = log["topics"].as_array().expect("topics").clone();
+            topics.pop();
+            topics.push(json!(B256::repeat_byte(0xcc)));
+            alter(logs, log, "topics", json!(topics));
+        },
+        &["forged_log", "omitted_log"],
+    ),
+    (
+        "topics left out or added",
+        |logs, log| {
+            let topics = log["topics"].as_array().expect("topics");
+            let other = if topics.is_empty() { vec![json!(B256::ZERO)] } else { Vec::new() };
+            alter(logs, log, "topics", json!(other));
+        },
+        &["forged_log", "omitted_log"],
+    ),
+    ("another index", |logs, log| alter(logs, log, "logIndex", json!("0x3e8")), &["wrong_field"]),
+    (
+        "another transaction's index",
+        |logs, log| alter(logs, log, "transactionIndex", json!("0x3e8")),
+        &["wrong_field"],
+    ),
+    (
+        "another block's number",
+        |logs, log| alter(logs, log, "blockNumber", json!("0x1")),
+        &["wrong_field"],
+    ),
+    (
+        "another block's hash",
+        |logs, log| alter(logs, log, "blockHash", json!(B256::repeat_byte(0xdd))),
+        &["omitted_log", "other_fork"],
+    ),
+    (
+        "twice",
+        |logs, log| {
+            let at = logs.iter().position(|other| other == log).expect("there");
+            logs.insert(at, log.clone());
+        },
+        &["duplicate"],
+    ),
+    ("removed", |logs, log| alter(logs, log, "removed", json!(true)), &["omitted_log", "removed"]),
+    (
+        "another one beside it",
+        |logs, log| {
+            let mut other = log.clone();
+            other["data"] = json!("0xabcdef");
+            other["logIndex"] = json!("0x3e8");
+            logs.push(other);
+        },
+        &["forged_log"],
+    ),
+    (
+        TWIN,
+        |logs, log| {
+            let mut other = log.clone();
+            other["logIndex"] = json!("0x3e8");
+            logs.push(other);
+        },
+        &["forged_log"],
+    ),
+    (
+        "its place taken by another's words",
+        |logs, log| {
+            let other = logs.iter().find(|other| other["data"] != log["data"]).cloned();
+            if let Some(other) = other {
+                alter(logs, log, "data", other["data"].clone());
+            } else {
+                alter(logs, log, "data", json!("0x01"));
+            }
+        },
+        &["forged_log", "omitted_log"],
+    ),
+];
+
+fn alter(logs: &mut [Value], log: &Value, field: &str, to: Value) {
+    let at = logs.iter().position(|other| other == log).expect("there");
+    logs[at][field] = to;
+}
+
+/// A proxy that tells a lie about one log, in each answer that it is in.
+fn liar(node: &Anvil, lie: Lie, log: Value) -> Proxy {
+    Proxy::start(node.rpc(), move |method, _, answer| {
+        if let (true, Some(logs)) = (method == "eth_getLogs", answer["result"].as_array_mut())
+            && logs.contains(&log)
+        {
+            lie(logs, &log);
+        }
+        Fate::Answered
+    })
+}
+
+/// Logs that stand at different places of an answer and of their blocks.
+fn targets(logs: &[Value]) -> Vec<Value> {
+    let crowd =
+        logs.iter().max_by_key(|log| number(&log["logIndex"])).expect("logs")["blockHash"].clone();
+    let crowd: Vec<_> = logs.iter().filter(|log| log["blockHash"] == crowd).collect();
+    let bare = logs.iter().find(|log| log["topics"] == json!([]));
+    [logs.first(), Some(crowd[crowd.len() / 2]), bare, logs.last()]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect()
+}
+
+/// The kinds of what an audit found, each finding looked at.
+fn kinds(node: &Anvil, lie: &str, report: &Value) -> BTreeSet<String> {
+    let findings = report["findings"].as_array().expect("findings");
+    for finding in findings {
+        if let Some(nodes) = finding["receipt_proof"]["nodes"].as_array() {
+            // The proof is checked the plain way against the header's root, as the node has it.
+            let block = finding["block"].as_u64().expect("a block");
+            let header = node.block(block);
+            let root: B256 =
+                serde_json::from_value(header["receiptsRoot"].clone()).expect("a root");
+            let index = finding["receipt_proof"]["transactionIndex"].clone();
+            let index = index.as_u64().unwrap_or_else(|| number(&index));
+            let nodes: Vec<_> =
+                nodes.iter().map(|node| serde_json::from_value(node.clone())).collect();
+            let nodes: Vec<_> = nodes.into_iter().map(|node| node.expect("hex")).collect();
+            let receipt = receipt_of_proof(root, index, &nodes);
+            let held = is_in_receipt(&finding["log"], &receipt);
+            assert_eq!(held, finding["kind"] == "omitted_log" || lie == TWIN, "{finding}");
+        } else {
+            assert_ne!(finding["kind"], "omitted_log", "{finding}");
+        }
+    }
+    findings.iter().map(|finding| finding["kind"].as_str().expect("a kind").to_owned()).collect()
+}
+
+fn about_logs(scene: &Scene) {
+    let (node, _) = shapes(scene, 8);
+    let head = node.height();
+    let anchor = node.hash_at(head).to_string();
+    let query = Query::everything();
+    let truth = node.logs(&query.filter(0, head));
+    let certificate = scene.path("certificate");
+    let certificate = certificate.to_str().expect("text");
+    for (name, lie, expected) in LIES {
+        for log in targets(&truth) {
+            let proxy = liar(&node, lie, log.clone());
+            let url = proxy.url();
+            let more = ["--anchor", &anchor, "--certificate", certificate, "--embed"];
+            let ended = audit(scene, &[&url], &query, head, &more);
+            let story = || format!("{name}, {log}: {}{}", ended.stdout, ended.stderr);
+            assert_eq!(ended.code, 3, "{}", story());
+            let report = ended.json();
+            assert_eq!(report["status"], "wrong", "{}", story());
+            let expected = expected.iter().map(|kind| (*kind).to_owned()).collect();
+            assert_eq!(kinds(&node, name, &report), expected, "{}", story());
+            let proven = report["findings"].as_array().expect("findings");
+            assert!(proven.iter().any(|finding| finding["proof"] == true), "{}", story());
+            // No certificate of a wrong answer verifies.
+            if std::path::Path::new(certificate).exists() {
+                let verified = verify(scene, certificate, &query, head, &anchor);
+                assert_ne!(verified.code, 0, "{}", story());
+            }
+        }
+    }
+}
+
+/// Logs of the chain that were not asked for, and logs of blocks that have none.
+fn about_the_question(scene: &Scene) {
+    let (node, chain) = shapes(scene, 9);
+    let head = node.height();
+    let anchor = node.hash_at(head).to_string();
+    let truth = node.logs(&Query::everything().filter(0, head));
+    let with_logs: BTreeSet<u64> = truth.iter().map(|log| number(&log["blockNumber"])).collect();
+    let empty = (1..head).find(|number| !with_logs.contains(number)).expect("one without logs");
+    let mut nowhere = truth[0].clone();
+    nowhere["blockNumber"] = json!(format!("{empty:#x}"));
+    nowhere["blockHash"] = json!(node.hash_at(empty));
+    nowhere["blockTimestamp"] = node.block(empty)["timestamp"].clone();
+    let last = truth.last().expect("logs").clone();
+    let before_last = number(&last["blockNumber"]) - 1;
+    for (query_number, query) in Query::all(&chain).into_iter().enumerate() {
+        let wanted = node.logs(&query.filter(0, head));
+        let unwanted = truth.iter().find(|log| !wanted.contains(log)).expect("not all").clone();
+        let cases = [
+            ("not asked for", unwanted, head, vec!["not_matching"]),
+            ("behind the range", last.clone(), before_last, vec!["out_of_range"]),
+            ("of a block that has none", nowhere.clone(), head, vec!["forged_log"]),
+        ];
+        for (name, log, to, mut expected) in cases {
+            if name != "not asked for" {
+                // Of some queries.
+                expected.push("not_matching");
+            }
+            // Into the first answer only, so that it is there once.
+            let told = std::sync::atomic::AtomicBool::new(false);
+            let added = log.clone();
+            let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
+                if let (true, Some(logs)) =
+                    (method == "eth_getLogs", answer["result"].as_array_mut())
+                    && !told.swap(true, std::sync::atomic::Ordering::Relaxed)
+                {
+                    logs.push(added.clone());
+                }
+                Fate::Answered
+            });
+            let ended = audit(scene, &[&proxy.url()], &query, to, &["--anchor", &anchor]);
+            let story =
+                || format!("{query_number} {name}, {log}: {}{}", ended.stdout, ended.stderr);
+            assert_eq!(ended.code, 3, "{}", story());
+            let found = kinds(&node, name, &ended.json());
+            assert!(
+                !found.is_empty() && found.iter().all(|kind| expected.contains(&kind.as_str())),
+                "{}",
+                story()
+            );
+        }
+    }
+}

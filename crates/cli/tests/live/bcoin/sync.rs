@@ -1,0 +1,115 @@
+//! `btc sync --headers-only` against bcoin: a chain, kills, a reorganisation, a restart of the node.
+
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use super::Bcoin;
+use crate::command::{self, Running};
+use crate::harness::{Scene, live};
+use crate::peers::Need;
+use crate::regtest::{Branch, Key};
+
+pub(super) fn tests() -> Vec<Trial> {
+    let needs = &[Need::Bcoin];
+    vec![
+        live("bcoin_sync_takes_headers_through_kills_and_a_reorganisation", needs, headers),
+        live("bcoin_sync_says_that_no_peer_has_compact_filters", needs, no_filters),
+    ]
+}
+
+/// Syncs headers until it is done; the report.
+fn sync(scene: &Scene, node: &Bcoin) -> Value {
+    let (data, peer) = (scene.path("data"), node.address().to_string());
+    let data = data.to_str().expect("text");
+    let arguments = [
+        "btc",
+        "sync",
+        "--headers-only",
+        "--network",
+        "regtest",
+        "--data",
+        data,
+        "--peer",
+        &peer,
+        "--json",
+    ];
+    let ended = command::run(scene, &arguments);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let report = ended.json();
+    assert_eq!(report["ended"], "caught_up", "{report}");
+    report
+}
+
+fn assert_is_at(report: &Value, node: &Bcoin) {
+    let (height, tip) = (node.height(), node.tip());
+    assert_eq!(report["tip"]["height"], height, "{report}");
+    assert_eq!(report["tip"]["block"], json!(tip.to_string()), "{report}");
+    // Each block of regtest is worth two hashes.
+    let work = report["work"].as_str().expect("hex").trim_start_matches("0x");
+    let work = u64::from_str_radix(work.trim_start_matches('0'), 16).expect("a number");
+    assert_eq!(work, 2 * (u64::from(height) + 1), "{report}");
+}
+
+fn headers(scene: &Scene) {
+    let mut node = Bcoin::on_disk(scene, "chain");
+    let mut branch = Branch::begin(&node);
+    // More than come in one message.
+    node.generate(1_700, Key::new(3).hash());
+    branch.adopt(&node);
+    let (data, peer) = (scene.path("data"), node.address().to_string());
+    let data = data.to_str().expect("text");
+    let arguments =
+        ["btc", "sync", "--headers-only", "--network", "regtest", "--data", data, "--peer", &peer];
+    for polls in 0..4 {
+        // Wherever it is by now: before the first header, or after the first message of them.
+        let killed = Running::start(scene, &arguments);
+        for _ in 0..polls {
+            // A round trip to the node, in which the command has the same time.
+            assert!(node.height() > 0);
+        }
+        killed.kill();
+    }
+    assert_is_at(&sync(scene, &node), &node);
+    assert_is_at(&sync(scene, &node), &node);
+
+    let mut other = branch.fork();
+    for _ in 0..3 {
+        node.submit(&branch.mine(Vec::new()));
+    }
+    assert_is_at(&sync(scene, &node), &node);
+    for _ in 0..4 {
+        node.submit(&other.mine(Vec::new()));
+    }
+    assert_eq!(node.tip(), other.tip());
+    assert_is_at(&sync(scene, &node), &node);
+    node.stop();
+    node.restart(scene);
+    node.submit(&other.mine(Vec::new()));
+    assert_is_at(&sync(scene, &node), &node);
+}
+
+/// bcoin serves no BIP157: that is said, and nothing is claimed.
+fn no_filters(scene: &Scene) {
+    let node = Bcoin::in_memory(scene);
+    node.generate(5, Key::new(3).hash());
+    let (data, peer) = (scene.path("data"), node.address().to_string());
+    let data = data.to_str().expect("text");
+    let arguments = [
+        "btc",
+        "sync",
+        "--network",
+        "regtest",
+        "--data",
+        data,
+        "--peer",
+        &peer,
+        "--give-up",
+        "3",
+        "--json",
+    ];
+    let ended = command::run(scene, &arguments);
+    assert_eq!(ended.code, 4, "{}", ended.stderr);
+    let report = ended.json();
+    assert_eq!(report["ended"], "gave_up", "{report}");
+    assert_eq!(report["answered_to"], Value::Null, "{report}");
+}

@@ -1,0 +1,162 @@
+//! The command under test: run to its end, or running, with its lines read as they come.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::harness::{Process, Scene, wait_for};
+
+/// The command with these arguments, and no setting of the caller's.
+fn chainsieve<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
+    command.args(arguments);
+    for proxy in
+        ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
+    {
+        command.env_remove(proxy);
+    }
+    command
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Its output as one JSON value.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}, {}", self.stdout, self.stderr))
+    }
+
+    /// Its output as JSON, a value to a line.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.stdout
+            .lines()
+            .map(|line| {
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+            })
+            .collect()
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(scene: &Scene, arguments: &[&str]) -> Ended {
+    let mut process = scene.start("chainsieve", &mut chainsieve(arguments));
+    let status = process.wait();
+    Ended {
+        code: status.code().unwrap_or(-1),
+        stdout: std::fs::read_to_string(process.output()).expect("text"),
+        stderr: process.log(),
+    }
+}
+
+/// A command that runs, whose lines are read as they come.
+#[derive(Debug)]
+pub(crate) struct Running {
+    process: Process,
+    lines: Lines,
+}
+
+impl Running {
+    /// Starts a command, with `--json` among its arguments where lines are wanted.
+    pub(crate) fn start(scene: &Scene, arguments: &[&str]) -> Self {
+        let process = scene.start("chainsieve", &mut chainsieve(arguments));
+        let lines = Lines::of(process.output());
+        Self { process, lines }
+    }
+
+    /// The lines that have come, from the start.
+    pub(crate) fn lines(&mut self) -> &[Value] {
+        self.lines.read()
+    }
+
+    /// Waits for a line, among those that came before too; fails when the command ends without.
+    pub(crate) fn wait_for(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        self.wait(what, |lines| lines.iter().find(|line| is(line)).cloned())
+    }
+
+    /// Waits until the lines so far are as wanted; fails when the command ends before.
+    pub(crate) fn wait<T>(&mut self, what: &str, mut want: impl FnMut(&[Value]) -> Option<T>) -> T {
+        wait_for(what, || {
+            // In this order: what it printed last is read.
+            let ended = self.process.ended();
+            let found = want(self.lines.read());
+            if let (None, Some(status)) = (&found, ended) {
+                panic!("the command ended, {status}, before {what}");
+            }
+            found
+        })
+    }
+
+    /// Its process.
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Kills it at once, as `kill -9` does; the lines that it had printed.
+    pub(crate) fn kill(mut self) -> Vec<Value> {
+        self.process.kill();
+        self.lines.read().to_vec()
+    }
+
+    /// Ends it as Ctrl-C does; its exit code, lines and log.
+    pub(crate) fn interrupt(mut self) -> (Option<i32>, Vec<Value>, String) {
+        self.process.signal("INT");
+        let code = self.process.wait().code();
+        (code, self.lines.read().to_vec(), self.process.log())
+    }
+
+    /// Most memory that it held so far, in KiB (`VmHWM`), and what it holds now (`VmRSS`).
+    pub(crate) fn memory(&self) -> Option<(u64, u64)> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).ok()?;
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name))?;
+            line.split_whitespace().nth(1)?.parse().ok()
+        };
+        Some((field("VmHWM:")?, field("VmRSS:")?))
+    }
+}
+
+/// JSON lines of a file that grows.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    file: File,
+    read: u64,
+    half: Vec<u8>,
+    values: Vec<Value>,
+}
+
+impl Lines {
+    fn of(path: &Path) -> Self {
+        let file = File::open(path).expect("the output");
+        Self { file, read: 0, half: Vec::new(), values: Vec::new() }
+    }
+
+    /// All lines so far; one that is not complete yet waits.
+    fn read(&mut self) -> &[Value] {
+        self.file.seek(SeekFrom::Start(self.read)).expect("a file");
+        let mut bytes = Vec::new();
+        self.file.read_to_end(&mut bytes).expect("a file");
+        self.read += bytes.len() as u64;
+        for byte in bytes {
+            if byte != b'\n' {
+                self.half.push(byte);
+                continue;
+            }
+            let line = serde_json::from_slice(&self.half).unwrap_or_else(|error| {
+                panic!("no JSON, {error}: {}", String::from_utf8_lossy(&self.half))
+            });
+            self.values.push(line);
+            self.half.clear();
+        }
+        &self.values
+    }
+}

@@ -1,0 +1,12 @@
+//! Chains of Ethereum that the tests build: contracts without a compiler that emit any log, and
+//! blocks of every shape.
+
+mod code;
+mod proofs;
+mod queries;
+mod shapes;
+
+pub(crate) use code::{Log, creation_with, runner, script};
+pub(crate) use proofs::{is_in_receipt, receipt_of_proof};
+pub(crate) use queries::Query;
+pub(crate) use shapes::{Chain, STEPS, Step, logs_of_receipts};

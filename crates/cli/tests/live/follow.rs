@@ -1,0 +1,463 @@
+//! `eth follow` on anvil: what the node answers to `eth_getLogs` is the naive answer, and every
+//! way in which a provider or the process fails must lead to it or to an error.
+
+use std::collections::BTreeMap;
+
+use chainsieve::alloy_primitives::B256;
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use crate::anvil::{Anvil, number};
+use crate::command::{Running, run};
+use crate::ethereum::{Chain, STEPS, Step};
+use crate::harness::{Scene, live, wait_until};
+use crate::peers::Need;
+use crate::rng::Rng;
+use crate::rpc_proxy::{Fate, Proxy};
+
+pub(crate) fn tests() -> Vec<Trial> {
+    vec![
+        live("eth_follow_prints_what_the_node_has", &[Need::Anvil], past),
+        live("eth_follow_takes_back_what_leaves_the_chain", &[Need::Anvil], reorganisations),
+        live("eth_follow_goes_on_after_kills", &[Need::Anvil], kills),
+        live("eth_follow_waits_for_a_provider_that_is_slow_to_know", &[Need::Anvil], slow_to_know),
+        live("eth_follow_prints_nothing_of_what_is_not_proven", &[Need::Anvil], lies),
+        live("eth_follow_ends_where_a_reorganisation_is_too_deep", &[Need::Anvil], too_deep),
+    ]
+}
+
+/// The word for filters that anvil makes as geth does.
+pub(crate) const EXACT: [&str; 4] = ["--assume-bloom", "exact", "--assume-receipts", "every-log"];
+
+/// The logs that a reader has after these lines: the last word counts.
+pub(crate) fn kept(lines: &[Value]) -> BTreeMap<(String, u64), Value> {
+    let mut logs = BTreeMap::new();
+    for line in lines.iter().filter(|line| line["address"].is_string()) {
+        let mut log = line.clone();
+        let fields = log.as_object_mut().expect("an object");
+        assert_eq!(fields.remove("evidence"), Some(json!("receipts")));
+        let removed = fields.insert("removed".into(), json!(false)) == Some(json!(true));
+        let hash = line["blockHash"].as_str().expect("a hash").to_owned();
+        let key = (hash, number(&line["logIndex"]));
+        if removed {
+            logs.remove(&key);
+        } else {
+            logs.insert(key, log);
+        }
+    }
+    logs
+}
+
+/// The logs of a node's answer, in the same form.
+pub(crate) fn answered(node: &Anvil, filter: &Value) -> BTreeMap<(String, u64), Value> {
+    let logs = node.logs(filter).into_iter();
+    logs.map(|log| {
+        let hash = log["blockHash"].as_str().expect("a hash").to_owned();
+        ((hash, number(&log["logIndex"])), log)
+    })
+    .collect()
+}
+
+/// How often each log came, less how often it was removed.
+fn balance(lines: &[Value]) -> BTreeMap<(String, u64), i64> {
+    let mut balance = BTreeMap::new();
+    for line in lines.iter().filter(|line| line["address"].is_string()) {
+        let hash = line["blockHash"].as_str().expect("a hash").to_owned();
+        let count = balance.entry((hash, number(&line["logIndex"]))).or_default();
+        *count += if line["removed"] == json!(true) { -1 } else { 1 };
+        assert!((0..=1).contains(count), "a log comes once, and is removed once: {line}");
+    }
+    balance
+}
+
+/// Waits until everything up to the node's head is out.
+fn until_head(node: &Anvil, follow: &mut Running) {
+    let hash = json!(node.hash_at(node.height()));
+    follow.wait("the node's head", |lines| {
+        let last = lines.iter().rfind(|line| line["block"].is_u64() && line["hash"].is_string())?;
+        (last["hash"] == hash).then_some(())
+    });
+}
+
+/// Every query of every shape of logs, whether filters are looked at or not.
+fn past(scene: &Scene) {
+    let node = Anvil::start(scene, &[]);
+    let mut chain = Chain::begin(&node, 11);
+    for step in STEPS {
+        chain.mine(&node, step);
+        node.mine(3);
+    }
+    let runner = |index: usize| chain.runners[index].to_string();
+    let topic = |index: usize| chain.topics[index].to_string();
+    let address = runner(0).to_lowercase();
+    let queries: [(Vec<String>, Value); 7] = [
+        (vec![], json!({})),
+        (vec!["--address".into(), runner(0)], json!({ "address": address })),
+        (
+            vec!["--address".into(), runner(1), "--address".into(), runner(2)],
+            json!({ "address": [runner(1).to_lowercase(), runner(2).to_lowercase()] }),
+        ),
+        (vec!["--topic0".into(), topic(0)], json!({ "topics": [topic(0)] })),
+        (vec!["--topic1".into(), topic(1)], json!({ "topics": [null, topic(1)] })),
+        (
+            vec![
+                "--topic0".into(),
+                topic(2),
+                "--topic2".into(),
+                topic(3),
+                "--topic2".into(),
+                topic(4),
+            ],
+            json!({ "topics": [topic(2), null, [topic(3), topic(4)]] }),
+        ),
+        (
+            vec!["--address".into(), format!("0x{}", "77".repeat(20))],
+            json!({ "address": format!("0x{}", "77".repeat(20)) }),
+        ),
+    ];
+    let mut found = 0;
+    for (flags, filter) in &queries {
+        let mut receipts = Vec::new();
+        for trust in [&[][..], &EXACT[..]] {
+            let url = node.rpc().url().to_owned();
+            let mut arguments =
+                vec!["--json", "eth", "follow", "--once", "--from", "0", "--rpc", &url];
+            arguments.extend(flags.iter().map(String::as_str));
+            arguments.extend(trust);
+            let ended = run(scene, &arguments);
+            assert_eq!(ended.code, 0, "{}", ended.stderr);
+            let lines = ended.lines();
+            let mut filter = filter.clone();
+            filter["fromBlock"] = json!("0x0");
+            let logs = answered(&node, &filter);
+            assert_eq!(kept(&lines), logs, "{filter}");
+            assert!(balance(&lines).values().all(|&count| count == 1));
+            // In the node's order.
+            let printed: Vec<_> = lines
+                .iter()
+                .filter(|line| line["address"].is_string())
+                .map(|line| &line["data"])
+                .collect();
+            let ordered = node.logs(&filter);
+            assert_eq!(printed, ordered.iter().map(|log| &log["data"]).collect::<Vec<_>>());
+            found += logs.len();
+            let last = lines.last().expect("a last line");
+            assert_eq!(last["last"], json!(node.height()));
+            assert_eq!(last["last_hash"], json!(node.hash_at(node.height())));
+            receipts.push(last["receipts"].as_u64().expect("a count"));
+        }
+        // Without filters, of each block with transactions; with them, of no more.
+        assert!(receipts[1] <= receipts[0], "{receipts:?}");
+        assert!(filter["topics"].is_null() || receipts[1] < receipts[0], "{filter}: {receipts:?}");
+    }
+    assert!(found > 300, "{found} logs");
+}
+
+/// Random branches, deep and shallow, longer and shorter, while it follows.
+fn reorganisations(scene: &Scene) {
+    let node = Anvil::start(scene, &[]);
+    let mut chain = Chain::begin(&node, 12);
+    let url = node.rpc().url().to_owned();
+    let mut arguments =
+        vec!["--json", "eth", "follow", "--from", "0", "--poll", "0.05", "--rpc", &url];
+    arguments.extend(EXACT);
+    let mut follow = Running::start(scene, &arguments);
+    let mut rng = Rng::new(5);
+    let mut reorgs = 0;
+    for _ in 0..14 {
+        let snapshot = node.rpc().call("evm_snapshot", &json!([]));
+        for _ in 0..=rng.below(4) {
+            let step = *rng.pick(&STEPS);
+            chain.mine(&node, step);
+        }
+        if rng.below(4) > 0 {
+            until_head(&node, &mut follow);
+        }
+        if rng.below(3) == 0 {
+            let depth = 1 + rng.below(5) as u64;
+            node.reorganise(depth, &[]);
+            reorgs += 1;
+        } else {
+            // The head goes back, and a branch grows from there: perhaps a shorter one.
+            let height = node.height();
+            assert_eq!(node.rpc().call("evm_revert", &json!([snapshot])), json!(true));
+            wait_until("the older head", || node.height() < height);
+            for _ in 0..=rng.below(3) {
+                let step = *rng.pick(&[Step::Several(2), Step::One(2), Step::EveryAddress]);
+                chain.mine(&node, step);
+            }
+            reorgs += 1;
+        }
+        if rng.below(3) > 0 {
+            until_head(&node, &mut follow);
+        }
+    }
+    // Longer than any branch before.
+    node.mine(20);
+    chain.mine(&node, Step::Several(3));
+    until_head(&node, &mut follow);
+    let (code, lines, log) = follow.interrupt();
+    assert_eq!(code, Some(0), "{log}");
+    let logs = answered(&node, &json!({ "fromBlock": "0x0" }));
+    assert_eq!(kept(&lines), logs);
+    assert_eq!(balance(&lines).into_iter().filter(|(_, count)| *count == 1).count(), logs.len());
+    let seen = lines.iter().filter(|line| line["reorg"].is_object()).count();
+    assert!(reorgs > 10 && seen >= 5, "{seen} of {reorgs} reorganisations were followed");
+    // As many removed lines as each reorganisation says.
+    let mut left = 0;
+    for line in &lines {
+        if let Some(logs) = line["reorg"]["logs"].as_u64() {
+            assert_eq!(left, 0);
+            left = logs;
+        } else if line["removed"] == json!(true) {
+            left -= 1;
+        } else {
+            assert_eq!(left, 0, "{line}");
+        }
+    }
+    let last = lines.last().expect("a last line");
+    let removed = lines.iter().filter(|line| line["removed"] == json!(true)).count();
+    assert_eq!(last["removed"], json!(removed));
+}
+
+/// Killed at any moment and started again, while the chain goes on and changes.
+fn kills(scene: &Scene) {
+    let node = Anvil::start(scene, &[]);
+    let mut chain = Chain::begin(&node, 13);
+    let url = node.rpc().url().to_owned();
+    let state = scene.path("state.json");
+    let mut arguments = vec![
+        "--json",
+        "eth",
+        "follow",
+        "--from",
+        "0",
+        "--poll",
+        "0.05",
+        "--state",
+        state.to_str().expect("a path"),
+        "--rpc",
+        &url,
+    ];
+    arguments.extend(EXACT);
+    let mut rng = Rng::new(6);
+    let mut all: Vec<Value> = Vec::new();
+    for round in 0..16 {
+        let mut follow = Running::start(scene, &arguments);
+        let wanted = 1 + rng.below(12);
+        for _ in 0..=rng.below(3) {
+            let step = *rng.pick(&STEPS);
+            chain.mine(&node, step);
+        }
+        if rng.below(2) == 0 {
+            node.reorganise(1 + rng.below(3) as u64, &[]);
+        }
+        chain.mine(&node, Step::Several(5));
+        // After some line, in the midst of others.
+        follow.wait("some lines", |lines| (lines.len() >= wanted).then_some(()));
+        if round % 3 == 0 {
+            until_head(&node, &mut follow);
+        }
+        all.extend(follow.kill());
+        // What was printed last may leave the chain while nobody looks.
+        if rng.below(2) == 0 {
+            node.reorganise(1 + rng.below(4) as u64, &[]);
+            chain.mine(&node, Step::One(3));
+        }
+    }
+    // Of a head that the process before had noted as printed, nothing would come any more.
+    chain.mine(&node, Step::Several(2));
+    let mut follow = Running::start(scene, &arguments);
+    until_head(&node, &mut follow);
+    let (code, lines, log) = follow.interrupt();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(lines[0]["follow"]["resumed"].is_u64(), "{}", lines[0]);
+    all.extend(lines);
+    assert_eq!(kept(&all), answered(&node, &json!({ "fromBlock": "0x0" })));
+
+    // The same file is of no use for another query, nor for two processes at once.
+    arguments.extend([
+        "--topic0",
+        "any",
+        "--topic1",
+        "0x0101010101010101010101010101010101010101010101010101010101010101",
+    ]);
+    let other = run(scene, &arguments);
+    assert_eq!(other.code, 3);
+    assert!(other.stderr.contains("--state is of the query"), "{}", other.stderr);
+}
+
+/// Heads that go back, headers and receipts that come late: nothing is lost, nothing is removed.
+fn slow_to_know(scene: &Scene) {
+    let node = Anvil::start(scene, &[]);
+    let mut chain = Chain::begin(&node, 14);
+    for step in STEPS {
+        chain.mine(&node, step);
+    }
+    let calls = std::sync::atomic::AtomicU64::new(0);
+    let proxy = Proxy::start(node.rpc(), move |method, parameters, answer| {
+        let call = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        match method {
+            // Some nodes behind the address are behind the others.
+            "eth_getBlockReceipts" if call.is_multiple_of(3) => answer["result"] = json!(null),
+            "eth_getBlockByNumber" if parameters[0] != "latest" && call.is_multiple_of(5) => {
+                answer["result"] = json!(null);
+            }
+            "eth_getBlockByNumber" if call.is_multiple_of(7) => return Fate::Status(503),
+            _ => {}
+        }
+        Fate::Answered
+    });
+    let url = proxy.url();
+    let mut arguments = vec![
+        "--json", "eth", "follow", "--from", "0", "--poll", "0.05", "--batch", "3", "--rpc", &url,
+    ];
+    arguments.extend(EXACT);
+    let mut follow = Running::start(scene, &arguments);
+    until_head(&node, &mut follow);
+    for step in [Step::Several(2), Step::Empty, Step::One(1)] {
+        chain.mine(&node, step);
+        until_head(&node, &mut follow);
+    }
+    let (code, lines, log) = follow.interrupt();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(kept(&lines), answered(&node, &json!({ "fromBlock": "0x0" })));
+    assert!(balance(&lines).values().all(|&count| count == 1));
+    assert!(log.contains("again in"), "it says why it waits: {log}");
+}
+
+/// Receipts with a log less, another hash in a header, another chain than the anchor's.
+fn lies(scene: &Scene) {
+    let node = Anvil::start(scene, &[]);
+    let mut chain = Chain::begin(&node, 15);
+    for step in STEPS {
+        chain.mine(&node, step);
+    }
+    let omitting = Proxy::start(node.rpc(), |method, _, answer| {
+        let omit = |receipt: &mut Value| {
+            if let Some(logs) = receipt["logs"].as_array_mut() {
+                logs.pop();
+            }
+        };
+        match method {
+            "eth_getBlockReceipts" => {
+                answer["result"].as_array_mut().into_iter().flatten().for_each(omit);
+            }
+            "eth_getTransactionReceipt" => omit(&mut answer["result"]),
+            _ => {}
+        }
+        Fate::Answered
+    });
+    let follow = |url: &str, more: &[&str]| {
+        let mut arguments = vec![
+            "--json",
+            "eth",
+            "follow",
+            "--from",
+            "0",
+            "--once",
+            "--poll",
+            "0.05",
+            "--retries",
+            "0",
+            "--rpc",
+            url,
+        ];
+        arguments.extend(EXACT);
+        arguments.extend(more);
+        run(scene, &arguments)
+    };
+    let ended = follow(&omitting.url(), &[]);
+    assert_eq!(ended.code, 3);
+    let printed = ended.lines().into_iter().filter(|line| line["address"].is_string()).count();
+    assert_eq!(printed, 0);
+    assert!(ended.stderr.contains("not the block's"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("eth_getTransactionReceipt"), "{}", ended.stderr);
+
+    // A way that lies is passed over for one that does not.
+    let one_way = Proxy::start(node.rpc(), |method, _, answer| {
+        if method == "eth_getBlockReceipts"
+            && let Some(receipts) = answer["result"].as_array_mut()
+        {
+            receipts.pop();
+        }
+        Fate::Answered
+    });
+    let ended = follow(&one_way.url(), &["--address", &chain.runners[0].to_string()]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let filter = json!({ "fromBlock": "0x0", "address": chain.runners[0] });
+    assert_eq!(kept(&ended.lines()), answered(&node, &filter));
+    assert!(ended.stderr.contains("gave them"), "{}", ended.stderr);
+
+    let forging = Proxy::start(node.rpc(), |method, _, answer| {
+        if method == "eth_getBlockByNumber" {
+            answer["result"]["logsBloom"] = json!(format!("0x{}", "00".repeat(256)));
+        }
+        Fate::Answered
+    });
+    let ended = follow(&forging.url(), &[]);
+    assert_eq!(ended.code, 3);
+    assert!(ended.stderr.contains("the fields hash to"), "{}", ended.stderr);
+
+    // A hash that is trusted, of a block that is on the chain, and of one that left it.
+    let height = node.height();
+    let old = node.hash_at(height).to_string();
+    let ended = follow(node.rpc().url(), &["--anchor", &old]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let is_anchored = |line: &Value| line["anchored"] == json!({ "number": height, "hash": old });
+    assert!(ended.lines().iter().any(is_anchored));
+    let unknown = B256::repeat_byte(7).to_string();
+    let ended = follow(node.rpc().url(), &["--anchor", &unknown]);
+    assert_eq!(ended.code, 3);
+    assert!(ended.stderr.contains("does not have the anchor"), "{}", ended.stderr);
+    // The node still has the block, but not on its chain.
+    let header = node.rpc().call("eth_getBlockByHash", &json!([old, false]));
+    node.reorganise(1, &[]);
+    let anchor = old.clone();
+    let remembering = Proxy::start(node.rpc(), move |method, parameters, answer| {
+        if method == "eth_getBlockByHash" && parameters[0] == json!(old) {
+            answer["result"] = header.clone();
+        }
+        Fate::Answered
+    });
+    let ended = follow(&remembering.url(), &["--anchor", &anchor]);
+    assert_eq!(ended.code, 3);
+    assert!(ended.stderr.contains("it is of another chain"), "{}", ended.stderr);
+}
+
+/// A reorganisation below what is kept, live and while nobody looked.
+fn too_deep(scene: &Scene) {
+    let node = Anvil::start(scene, &[]);
+    let mut chain = Chain::begin(&node, 16);
+    for step in STEPS {
+        chain.mine(&node, step);
+    }
+    let state = scene.path("state.json");
+    let mut arguments =
+        vec!["--json", "eth", "follow", "--from", "0", "--poll", "0.05", "--keep", "4"];
+    let url = node.rpc().url().to_owned();
+    arguments.extend(["--state", state.to_str().expect("a path"), "--rpc", &url]);
+    arguments.extend(EXACT);
+    let mut follow = Running::start(scene, &arguments);
+    until_head(&node, &mut follow);
+    let before = kept(follow.lines());
+    // As deep as can be followed, and with more blocks than before.
+    node.reorganise(4, &[]);
+    chain.mine(&node, Step::Several(2));
+    until_head(&node, &mut follow);
+    assert_ne!(kept(follow.lines()), before);
+    assert_eq!(kept(follow.lines()), answered(&node, &json!({ "fromBlock": "0x0" })));
+
+    let count = follow.lines().len();
+    node.reorganise(5, &[]);
+    assert_eq!(follow.process().wait().code(), Some(3));
+    let log = follow.process().log();
+    assert!(log.contains("a reorganisation too deep to follow"), "{log}");
+    assert_eq!(follow.lines().len(), count, "nothing is printed of it");
+
+    // The file stays as it was: the same again.
+    let again = run(scene, &arguments);
+    assert_eq!(again.code, 3);
+    assert!(again.stderr.contains("no common ancestor is known"), "{}", again.stderr);
+    assert_eq!(again.lines().len(), 1, "the first line, and no log");
+}

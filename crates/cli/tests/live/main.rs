@@ -1,0 +1,54 @@
+//! The command against software that nobody here wrote: nodes of Bitcoin and Ethereum and a client,
+//! each on loopback, each at a pinned version (`peers/install` installs them).
+//!
+//! A test whose peers are not there is ignored, and the reason stands above the list: it never
+//! counts as passed. Where `CI` is set it fails.
+
+mod anvil;
+mod bcoin;
+mod bcoin_spv;
+mod bip157_client;
+mod bitcoin_proxy;
+mod command;
+mod ethereum;
+mod follow;
+mod harness;
+mod http_rpc;
+mod index_rpc;
+mod liars;
+mod peers;
+mod regtest;
+#[expect(dead_code, reason = "other tests use the rest")]
+#[path = "../../../../tests/support/rng.rs"]
+mod rng;
+mod rpc_proxy;
+mod served;
+mod soak;
+mod through_liars;
+mod wallet;
+mod watch_served;
+
+use std::collections::HashSet;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut tests: Vec<Trial> = Vec::new();
+    tests.extend(anvil::tests());
+    tests.extend(bcoin::tests());
+    tests.extend(bcoin_spv::tests());
+    tests.extend(bip157_client::tests());
+    tests.extend(follow::tests());
+    tests.extend(index_rpc::tests());
+    tests.extend(soak::tests());
+    tests.extend(through_liars::tests());
+    tests.extend(watch_served::tests());
+    let names: HashSet<&str> = tests.iter().map(Trial::name).collect();
+    assert_eq!(names.len(), tests.len(), "two tests of the same name");
+    if !arguments.list {
+        peers::say_what_is_missing();
+    }
+    libtest_mimic::run(&arguments, tests).exit_code()
+}

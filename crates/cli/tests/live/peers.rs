@@ -1,0 +1,101 @@
+//! Which of the peers are there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{LazyLock, Mutex};
+use std::{env, fs};
+
+use serde_json::Value;
+
+/// Software that a test needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Need {
+    /// bcoin, and the Node.js that runs it.
+    Bcoin,
+    /// anvil.
+    Anvil,
+}
+
+/// Reasons, each with the tests that are not run for it: [`say_what_is_missing`].
+static MISSING: Mutex<BTreeMap<String, Vec<&str>>> = Mutex::new(BTreeMap::new());
+
+/// The folder that `peers/install` fills, or another that `CHAINSIEVE_LIVE_PEERS` names.
+fn folder() -> PathBuf {
+    env::var_os("CHAINSIEVE_LIVE_PEERS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/peers"),
+        PathBuf::from,
+    )
+}
+
+/// bcoin's program, to be run by `node`.
+pub(crate) fn bcoin() -> Result<PathBuf, String> {
+    static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
+        let node = Command::new("node").arg("--version").stdout(Stdio::null()).status();
+        if !node.is_ok_and(|status| status.success()) {
+            return Err("Node.js was not found on the PATH".into());
+        }
+        installed("bcoin").map(|package| package.join("bin/node"))
+    });
+    FOUND.clone()
+}
+
+/// anvil's program.
+pub(crate) fn anvil() -> Result<PathBuf, String> {
+    static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
+        if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+            return Err("anvil is installed on Linux on x86-64 only".into());
+        }
+        let program = installed("@foundry-rs/anvil-linux-amd64")?.join("bin/anvil");
+        let started = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
+        match started {
+            Ok(status) if status.success() => Ok(program),
+            Ok(status) => Err(format!("anvil does not start: {status}")),
+            Err(error) => Err(format!("anvil does not start: {error}")),
+        }
+    });
+    FOUND.clone()
+}
+
+/// The folder of a package that is there at the version that is pinned.
+fn installed(name: &str) -> Result<PathBuf, String> {
+    let json =
+        |path: PathBuf| -> Option<Value> { serde_json::from_slice(&fs::read(path).ok()?).ok() };
+    let pins = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/peers/package.json");
+    let pins = json(pins).ok_or("peers/package.json cannot be read")?;
+    let wanted = ["dependencies", "optionalDependencies"].iter().find_map(|of| pins[of].get(name));
+    let wanted = wanted.ok_or_else(|| format!("peers/package.json pins no {name}"))?;
+    let package = folder().join("node_modules").join(name);
+    let how = "crates/cli/tests/live/peers/install installs it";
+    match json(package.join("package.json")) {
+        None => Err(format!("{name} {} is not installed: {how}", wanted.as_str().unwrap_or("?"))),
+        Some(found) if found["version"] != *wanted => {
+            Err(format!("{name} is installed as {}, not as {wanted}: {how}", found["version"]))
+        }
+        Some(_) => Ok(package),
+    }
+}
+
+/// Why a test with these needs cannot run.
+pub(crate) fn missing(test: &'static str, needs: &[Need]) -> Option<String> {
+    let why = needs.iter().find_map(|need| match need {
+        Need::Bcoin => bcoin().err(),
+        Need::Anvil => anvil().err(),
+    })?;
+    let mut missing = MISSING.lock().expect("no panic holds it");
+    missing.entry(why.clone()).or_default().push(test);
+    Some(why)
+}
+
+/// Whether a run without the peers is a failed one.
+pub(crate) fn must_be_there() -> bool {
+    env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "0" && value != "false")
+}
+
+/// Says on standard error which tests are not run, and why.
+pub(crate) fn say_what_is_missing() {
+    for (why, tests) in MISSING.lock().expect("no panic holds it").iter() {
+        let fails = if must_be_there() { " (CI is set: that is a failure)" } else { "" };
+        eprintln!("not run: {why}{fails}\n    {}", tests.join("\n    "));
+    }
+}

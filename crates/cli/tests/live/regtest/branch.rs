@@ -1,0 +1,214 @@
+//! Blocks that the tests mine, on the node's best chain or beside it.
+
+use std::collections::VecDeque;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chainsieve::bitcoin::absolute::LockTime;
+use chainsieve::bitcoin::block::{Header, Version};
+use chainsieve::bitcoin::consensus::serialize;
+use chainsieve::bitcoin::hashes::{Hash as _, hash160};
+use chainsieve::bitcoin::opcodes::all::OP_DROP;
+use chainsieve::bitcoin::script::{Builder, PushBytesBuf};
+use chainsieve::bitcoin::{
+    Amount, Block, BlockHash, CompactTarget, OutPoint, PubkeyHash, ScriptBuf, ScriptHash, Sequence,
+    Transaction, TxIn, TxMerkleNode, TxOut, WPubkeyHash, Witness, transaction,
+};
+
+use super::{Coin, Key, Kind};
+use crate::bcoin::Bcoin;
+
+/// Blocks after which bcoin's regtest has segregated witness: three periods of BIP9.
+const SEGWIT: u32 = 432;
+/// Blocks after which a block's reward may be spent.
+const MATURE: u32 = 100;
+/// What a coin of the purse is worth.
+pub(crate) const PURSE_COIN: u64 = 16_000_000;
+/// How many coins a purse starts with.
+const PURSE: u32 = 1_200;
+
+/// A coin of the purse. Its script wants no signature, as checking those is most of what a block
+/// of many transactions costs a node in JavaScript.
+#[derive(Clone, Debug)]
+struct OpenCoin {
+    outpoint: OutPoint,
+    value: Amount,
+}
+
+/// A script that anyone can spend, unlike any other: it drops what it pushes.
+fn open(unique: OutPoint) -> ScriptBuf {
+    let tag: PushBytesBuf = serialize(&unique).try_into().expect("short");
+    Builder::new().push_slice(tag).push_opcode(OP_DROP).push_int(1).into_script()
+}
+
+fn spend(coin: &OpenCoin, output: Vec<TxOut>) -> Transaction {
+    let input = vec![TxIn {
+        previous_output: coin.outpoint,
+        script_sig: ScriptBuf::new(),
+        sequence: Sequence::MAX,
+        witness: Witness::new(),
+    }];
+    let version = transaction::Version::TWO;
+    Transaction { version, lock_time: LockTime::ZERO, input, output }
+}
+
+/// The end of a chain, and coins to spend on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Branch {
+    /// The key of what the purse is filled from, which nobody watches.
+    stranger: Key,
+    purse: VecDeque<OpenCoin>,
+    tip: BlockHash,
+    height: u32,
+    time: u32,
+    /// Tells its blocks from those of other branches.
+    number: u64,
+}
+
+impl Branch {
+    /// A node's first blocks: segregated witness is in force, and the purse is full.
+    pub(crate) fn begin(node: &Bcoin) -> Self {
+        assert_eq!(node.height(), 0, "a fresh chain");
+        let stranger = Key::new(1);
+        let height = SEGWIT + MATURE + 20;
+        node.generate(height, stranger.hash());
+        let tip = node.block(node.tip());
+        let mut branch = Self {
+            stranger,
+            purse: VecDeque::new(),
+            tip: tip.block_hash(),
+            height,
+            time: tip.header.time,
+            number: 0,
+        };
+        let rewards: Vec<Coin> = (1..=4)
+            .map(|height| {
+                let block = node.block(node.hash_at(height));
+                branch.stranger.coin(&block.txdata[0], 0)
+            })
+            .collect();
+        let each = PURSE / 4;
+        for reward in rewards {
+            let value = Amount::from_sat(PURSE_COIN);
+            let script = |vout| open(OutPoint { vout, ..reward.outpoint });
+            let outputs = (0..each).map(|vout| TxOut { value, script_pubkey: script(vout) });
+            let fan = branch.stranger.spend(slice::from_ref(&reward), outputs.collect());
+            let txid = fan.compute_txid();
+            let coins = (0..each).map(|vout| OpenCoin { outpoint: OutPoint { txid, vout }, value });
+            branch.purse.extend(coins);
+            let block = branch.mine(vec![fan]);
+            node.submit(&block);
+        }
+        branch
+    }
+
+    /// Another branch from here on: coins that the one spends are there on the other.
+    pub(crate) fn fork(&self) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), ..self.clone() }
+    }
+
+    /// Goes on behind the node's best block, which the node mined itself on this branch.
+    pub(crate) fn adopt(&mut self, node: &Bcoin) {
+        let header = node.block(node.tip()).header;
+        (self.height, self.tip, self.time) = (node.height(), header.block_hash(), header.time);
+    }
+
+    pub(crate) fn height(&self) -> u32 {
+        self.height
+    }
+
+    pub(crate) fn tip(&self) -> BlockHash {
+        self.tip
+    }
+
+    /// A transaction of one coin of the purse to these outputs; the rest comes back as the last one.
+    pub(crate) fn pay(&mut self, outputs: Vec<TxOut>) -> Transaction {
+        let coin = self.purse.pop_front().expect("a purse with coins");
+        let paid: Amount = outputs.iter().map(|output| output.value).sum();
+        let left = coin.value - paid - Amount::from_sat(5_000);
+        let mut outputs = outputs;
+        outputs.push(TxOut { value: left, script_pubkey: open(coin.outpoint) });
+        let vout = u32::try_from(outputs.len() - 1).expect("few");
+        let payment = spend(&coin, outputs);
+        let outpoint = OutPoint { txid: payment.compute_txid(), vout };
+        self.purse.push_back(OpenCoin { outpoint, value: left });
+        payment
+    }
+
+    /// Transactions that are nobody's business: each moves a coin of the purse, within it, and
+    /// pays something to a script that nobody has the key of.
+    pub(crate) fn filler(&mut self, count: usize) -> Vec<Transaction> {
+        let mut transactions = Vec::with_capacity(count);
+        for _ in 0..count {
+            let coin = self.purse.pop_front().expect("a purse with coins");
+            let left = coin.value.to_sat() - 1_500;
+            let (own, lost) =
+                (open(coin.outpoint), hash160::Hash::hash(&serialize(&coin.outpoint)));
+            let lost = match coin.outpoint.vout % 3 {
+                0 => ScriptBuf::new_p2pkh(&PubkeyHash::from_raw_hash(lost)),
+                1 => ScriptBuf::new_p2sh(&ScriptHash::from_raw_hash(lost)),
+                _ => ScriptBuf::new_p2wpkh(&WPubkeyHash::from_raw_hash(lost)),
+            };
+            let outputs = vec![
+                TxOut { value: Amount::from_sat(left), script_pubkey: own },
+                TxOut { value: Amount::from_sat(1_000), script_pubkey: lost },
+            ];
+            let moved = spend(&coin, outputs);
+            let outpoint = OutPoint { txid: moved.compute_txid(), vout: 0 };
+            self.purse.push_back(OpenCoin { outpoint, value: Amount::from_sat(left) });
+            transactions.push(moved);
+        }
+        transactions
+    }
+
+    /// The next block, with these transactions in this order behind its coinbase.
+    pub(crate) fn mine(&mut self, transactions: Vec<Transaction>) -> Block {
+        self.height += 1;
+        self.time += 1;
+        let mut txdata = vec![self.coinbase()];
+        txdata.extend(transactions);
+        let header = Header {
+            version: Version::from_consensus(0x2000_0003),
+            prev_blockhash: self.tip,
+            merkle_root: TxMerkleNode::all_zeros(),
+            time: self.time,
+            bits: CompactTarget::from_consensus(0x207f_ffff),
+            nonce: 0,
+        };
+        let mut block = Block { header, txdata };
+        let reserved = [0; 32];
+        let root = block.witness_root().expect("transactions");
+        let commitment = Block::compute_witness_commitment(&root, &reserved);
+        let mut bytes = vec![0xaa, 0x21, 0xa9, 0xed];
+        bytes.extend_from_slice(commitment.as_byte_array());
+        let bytes: PushBytesBuf = bytes.try_into().expect("short");
+        block.txdata[0]
+            .output
+            .push(TxOut { value: Amount::ZERO, script_pubkey: ScriptBuf::new_op_return(bytes) });
+        block.txdata[0].input[0].witness = Witness::from_slice(&[reserved]);
+        block.header.merkle_root = block.compute_merkle_root().expect("transactions");
+        while !block.header.target().is_met_by(block.block_hash()) {
+            block.header.nonce += 1;
+        }
+        self.tip = block.block_hash();
+        block
+    }
+
+    /// A reward of 1 satoshi, so that no halving matters, and the height in the input's script.
+    fn coinbase(&self) -> Transaction {
+        let script_sig =
+            Builder::new().push_int(self.height.into()).push_slice(self.number.to_le_bytes());
+        Transaction {
+            version: transaction::Version::TWO,
+            lock_time: LockTime::ZERO,
+            input: vec![TxIn {
+                previous_output: OutPoint::null(),
+                script_sig: script_sig.into_script(),
+                sequence: Sequence::MAX,
+                witness: Witness::new(),
+            }],
+            output: vec![self.stranger.output(Kind::P2pkh, 1)],
+        }
+    }
+}

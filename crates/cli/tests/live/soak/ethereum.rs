@@ -1,0 +1,100 @@
+//! `eth follow` against anvil, behind a proxy that fails now and then.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use super::watched::Watched;
+use super::{Figures, Times};
+use crate::anvil::Anvil;
+use crate::ethereum::{Chain, STEPS};
+use crate::follow::{answered, kept};
+use crate::harness::Scene;
+use crate::rng::Rng;
+use crate::rpc_proxy::{Fate, Proxy};
+
+/// One request of so many fails.
+const FAILING: u64 = 25;
+
+pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {
+    let mut rng = Rng::new(seed ^ 0xe7);
+    let mut figures = Figures::default();
+    let node = Anvil::start(scene, &[]);
+    let mut chain = Chain::begin(&node, seed);
+    let requests = AtomicU64::new(seed);
+    let proxy = Proxy::start(node.rpc(), move |_, _, _| {
+        match Rng::new(requests.fetch_add(1, Ordering::Relaxed)).u64() % (3 * FAILING) {
+            0 => Fate::Status(503),
+            1 => Fate::Status(429),
+            2 => Fate::Closed,
+            _ => Fate::Answered,
+        }
+    });
+    let (url, state) = (proxy.url(), scene.path("follow-state"));
+    let arguments = [
+        "eth",
+        "follow",
+        "--rpc",
+        &url,
+        "--from",
+        "0",
+        "--poll",
+        "0.1",
+        "--retries",
+        "20",
+        "--state",
+        state.to_str().expect("text"),
+        "--json",
+    ];
+    let mut follower = Watched::start(scene, "eth follow", &arguments);
+    while !times.is_over() {
+        match rng.below(20) {
+            0..=11 => {
+                chain.mine(&node, *rng.pick(&STEPS));
+                figures.add("blocks of Ethereum", 1);
+            }
+            12..=14 => {
+                chain.reorganise(&node, 1 + rng.below(5) as u64);
+                figures.add("reorganisations", 1);
+            }
+            15..=16 if times.is_first_third() => {
+                follower.kill();
+                figures.add("kills of eth follow", 1);
+            }
+            17 => {
+                follower.resume(scene);
+                compare(&mut follower, &node);
+            }
+            _ => {
+                follower.resume(scene);
+                catch_up(&mut follower, &node);
+                if !times.is_first_third() {
+                    follower.weigh();
+                }
+            }
+        }
+    }
+    // Once more, and what was said by then is there after it.
+    follower.resume(scene);
+    compare(&mut follower, &node);
+    let lines = follower.end();
+    let logs = answered(&node, &json!({ "fromBlock": "0x0" }));
+    assert_eq!(kept(&lines), logs);
+    figures.add("log lines", lines.iter().filter(|line| line["address"].is_string()).count());
+    figures.add("logs that stand", logs.len());
+    figures.add("calls", proxy.calls().values().sum());
+    figures
+}
+
+fn catch_up(follower: &mut Watched, node: &Anvil) {
+    let (head, hash) = (node.height(), json!(node.hash_at(node.height())));
+    follower.wait_for_newest(
+        |line: &Value| line.get("finalized").is_some(),
+        |newest| newest["block"] == head && newest["hash"] == hash,
+    );
+}
+
+fn compare(follower: &mut Watched, node: &Anvil) {
+    catch_up(follower, node);
+    assert_eq!(kept(&follower.lines()), answered(node, &json!({ "fromBlock": "0x0" })));
+}

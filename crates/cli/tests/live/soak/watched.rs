@@ -1,0 +1,92 @@
+//! A command that is killed and started again, and whose memory is weighed.
+
+use serde_json::Value;
+
+use super::GROWTH;
+use crate::command::Running;
+use crate::harness::Scene;
+
+pub(super) struct Watched {
+    pub(super) name: &'static str,
+    arguments: Vec<String>,
+    running: Option<Running>,
+    /// What those that were killed had said.
+    before: Vec<Value>,
+    /// What it held when it was weighed first, and most of all then and since, in KiB.
+    first: Option<u64>,
+    most: u64,
+}
+
+impl Watched {
+    pub(super) fn start(scene: &Scene, name: &'static str, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let mut watched =
+            Self { name, arguments, running: None, before: Vec::new(), first: None, most: 0 };
+        watched.resume(scene);
+        watched
+    }
+
+    pub(super) fn resume(&mut self, scene: &Scene) {
+        if self.running.is_none() {
+            let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+            self.running = Some(Running::start(scene, &arguments));
+            self.first = None;
+        }
+    }
+
+    /// As `kill -9` does.
+    pub(super) fn kill(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.before.extend(running.kill());
+        }
+    }
+
+    /// Waits until its newest line that is of a kind is as wanted, where it has not printed one
+    /// yet the newest of the one that was killed.
+    pub(super) fn wait_for_newest(
+        &mut self,
+        kind: impl Fn(&Value) -> bool,
+        wanted: impl Fn(&Value) -> bool,
+    ) {
+        let running = self.running.as_mut().expect("running");
+        let before = self.before.iter().rev().find(|line| kind(line));
+        running.wait("what the node has", |lines| {
+            let newest = lines.iter().rev().find(|line| kind(line)).or(before)?;
+            wanted(newest).then_some(())
+        });
+    }
+
+    /// All that it has said.
+    pub(super) fn lines(&mut self) -> Vec<Value> {
+        let now = self.running.as_mut().map(|running| running.lines().to_vec());
+        [self.before.clone(), now.unwrap_or_default()].concat()
+    }
+
+    /// Weighs it. It must not hold much more than at the first time.
+    pub(super) fn weigh(&mut self) {
+        let Some((most, now)) = self.running.as_ref().and_then(Running::memory) else { return };
+        let first = *self.first.get_or_insert(now);
+        self.most = self.most.max(most);
+        assert!(
+            now <= first + GROWTH,
+            "{}: {now} KiB, {first} KiB when it was weighed first",
+            self.name
+        );
+    }
+
+    /// Ends it as Ctrl-C does, with exit code 0.
+    pub(super) fn end(&mut self) -> Vec<Value> {
+        self.weigh();
+        let last = self.running.as_ref().and_then(Running::memory);
+        let running = self.running.take().expect("running");
+        let (code, lines, log) = running.interrupt();
+        assert_eq!(code, Some(0), "{}: {log}", self.name);
+        if let (Some((most, now)), Some(first)) = (last, self.first) {
+            eprintln!(
+                "soak: {}: {first} KiB after a third, {now} KiB in the end, {most} KiB at most",
+                self.name
+            );
+        }
+        [std::mem::take(&mut self.before), lines].concat()
+    }
+}

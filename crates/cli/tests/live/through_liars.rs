@@ -1,0 +1,294 @@
+//! The command as a light client of `btc serve`, with a proxy of ours before some of the nodes:
+//! it stalls, hangs up, and lies. What is found has to be what is on the chain.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+use chainsieve::bitcoin::{Block, ScriptBuf};
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::bcoin::Bcoin;
+use crate::bitcoin_proxy::Proxy;
+use crate::command::{self, Ended};
+use crate::harness::{Scene, live};
+use crate::liars::{self, Count, FalseFilters, Rule};
+use crate::peers::Need;
+use crate::regtest::{Branch, Event, KINDS, Move};
+use crate::served::{Folder, Server};
+use crate::wallet::{self, Wallet};
+
+/// How the peers of a test come.
+#[derive(Clone, Copy)]
+enum Peers {
+    /// A bad one, and two others at the same time.
+    Three,
+    /// A bad one, and two others once it has been bad, so that it is asked.
+    BadFirst,
+    /// Two that are bad in the same way, and another.
+    TwoBad,
+}
+
+/// A name, how the peers come, and in which way they are bad.
+type Case = (&'static str, Peers, fn(&Past, Count) -> Rule);
+
+const BIP157: [Case; 15] = [
+    ("damaged_filters", Peers::BadFirst, |_, n| liars::damaged_filters(n)),
+    ("noisy_filter_headers", Peers::Three, |_, n| liars::noisy_filter_headers(n)),
+    ("filters_that_hide_payments", Peers::Three, hiding_payments),
+    ("two_that_hide_payments", Peers::TwoBad, hiding_payments),
+    ("filters_that_hide_spends", Peers::Three, hiding_spends),
+    ("two_that_hide_spends", Peers::TwoBad, hiding_spends),
+    ("unproven_headers", Peers::BadFirst, |_, n| liars::unproven_headers(n)),
+    ("altered_blocks", Peers::BadFirst, |_, n| liars::altered_blocks(n)),
+    ("altered_witnesses", Peers::BadFirst, |_, n| liars::altered_witnesses(n)),
+    ("a_stall_in_the_handshake", Peers::Three, |_, n| liars::stalls(1, n)),
+    ("a_stall", Peers::BadFirst, |_, n| liars::stalls(5, n)),
+    ("a_late_stall", Peers::BadFirst, |_, n| liars::stalls(100, n)),
+    ("hanging_up", Peers::BadFirst, |_, n| liars::hangs_up(6, n)),
+    ("garbage", Peers::BadFirst, |_, n| liars::garbage(4, n)),
+    ("bytes_that_trickle", Peers::BadFirst, |_, n| liars::trickles(n)),
+];
+
+const BIP37: [Case; 9] = [
+    ("withheld_transactions", Peers::BadFirst, |_, n| liars::withheld_transactions(n)),
+    ("altered_transactions", Peers::BadFirst, |_, n| liars::altered_transactions(n)),
+    ("false_proofs", Peers::BadFirst, |_, n| liars::false_proofs(n)),
+    ("unproven_headers", Peers::BadFirst, |_, n| liars::unproven_headers(n)),
+    ("a_stall_in_the_handshake", Peers::Three, |_, n| liars::stalls(1, n)),
+    ("a_stall", Peers::BadFirst, |_, n| liars::stalls(50, n)),
+    ("hanging_up", Peers::BadFirst, |_, n| liars::hangs_up(40, n)),
+    ("garbage", Peers::BadFirst, |_, n| liars::garbage(30, n)),
+    ("bytes_that_trickle", Peers::BadFirst, |_, n| liars::trickles(n)),
+];
+
+pub(crate) fn tests() -> Vec<Trial> {
+    let trial = |protocol: &'static str, case: &'static Case| {
+        let name = format!("btc_watch_{protocol}_through_{}", case.0);
+        let run = move |scene: &Scene| through(scene, protocol, case);
+        live(String::leak(name), &[Need::Bcoin], run)
+    };
+    let mut tests: Vec<Trial> = BIP157.iter().map(|case| trial("bip157", case)).collect();
+    tests.extend(BIP37.iter().map(|case| trial("bip37", case)));
+    tests.extend([
+        live("btc_watch_bip157_with_a_liar_alone_has_its_word", &[Need::Bcoin], alone_bip157),
+        live("btc_watch_bip157_finds_a_liar_out_alone", &[Need::Bcoin], caught_alone),
+        live("btc_watch_bip37_with_a_liar_alone_has_its_word", &[Need::Bcoin], alone_bip37),
+        live("btc_watch_bip157_with_peers_behind", &[Need::Bcoin], |scene| behind(scene, "bip157")),
+        live("btc_watch_bip37_with_peers_behind", &[Need::Bcoin], |scene| behind(scene, "bip37")),
+    ]);
+    tests
+}
+
+/// What the tests here share: a chain, and what happened on it to a wallet.
+struct Past {
+    blocks: Vec<Block>,
+    /// Of a branch with less work.
+    other: Vec<Block>,
+    scripts: Vec<ScriptBuf>,
+    events: BTreeSet<Event>,
+}
+
+fn past(scene: &Scene) -> &'static Past {
+    static PAST: OnceLock<Past> = OnceLock::new();
+    PAST.get_or_init(|| {
+        let node = Bcoin::in_memory(scene);
+        let mut branch = Branch::begin(&node);
+        let mut wallet = Wallet::new(4, &KINDS);
+        wallet::live(&node, &mut branch, &mut wallet);
+        // Beyond what one request for filters asks for.
+        wallet::idle(&node, &mut branch, 600);
+        let mut other = branch.clone();
+        wallet::live(&node, &mut branch, &mut wallet);
+        let fork = other.height() as usize;
+        let events = wallet.history(&node).into_iter().collect();
+        let blocks = node.blocks_from(1);
+        let mut other_blocks = blocks[..fork].to_vec();
+        let mut elsewhere = Wallet::new(4, &KINDS);
+        for _ in 0..10 {
+            // What is paid to the wallet there counts for nothing.
+            let payment = elsewhere.receive(&mut other, &KINDS[..1]);
+            other_blocks.push(other.mine(vec![payment]));
+        }
+        Past { blocks, other: other_blocks, scripts: wallet.scripts(), events }
+    })
+}
+
+/// What is found is what is on the chain, whatever a peer does that is not alone.
+fn through(scene: &Scene, protocol: &str, (_, peers, rule): &Case) {
+    let past = past(scene);
+    let folder = Folder::new(scene, "blocks", &past.blocks);
+    let servers = [(); 3].map(|()| Server::start(scene, &folder, &[]));
+    let count = Count::default();
+    let mut number = 0;
+    let proxies = servers.each_ref().map(|server| {
+        number += 1;
+        let rule = match (peers, number) {
+            (_, 1) | (Peers::TwoBad, 2) => rule(past, count.clone()),
+            (Peers::BadFirst, _) => liars::comes_after(count.clone()),
+            _ => liars::honest(),
+        };
+        Proxy::start(server.address(), rule)
+    });
+    let ended = watch(scene, past, protocol, &proxies.each_ref().map(Proxy::address));
+    assert!(count.get() > 0, "nobody was lied to: {}", ended.stderr);
+    check(&ended, past);
+}
+
+/// Against a single peer that lies well there is no defence; what is said of it is no more than
+/// that it is one peer's word.
+fn alone_bip157(scene: &Scene) {
+    let past = past(scene);
+    let ended = alone(scene, hiding(past, |_| true), &["--spot-audits", "0"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let lines = ended.lines();
+    assert_eq!(found(&lines), BTreeSet::new());
+    let grades = lines.last().expect("a last line")["grades"].as_array().expect("a list").clone();
+    for event in &past.events {
+        let covers = |grade: &&Value| {
+            let within = |field: &str| grade[field].as_u64().expect("a height");
+            (within("from")..=within("to")).contains(&event.height.into())
+        };
+        let grade = grades.iter().find(covers).expect("a grade of every height");
+        assert_eq!(grade["grade"], "one_peer", "{event:?}");
+    }
+}
+
+/// A lie in the filter of a block that is fetched is found out, though nobody else is there.
+fn caught_alone(scene: &Scene) {
+    let past = past(scene);
+    // Blocks are fetched for the spends.
+    let paid = |what| matches!(what, Move::Paid { .. });
+    let ended = alone(scene, hiding(past, paid), &["--spot-audits", "0"]);
+    assert_eq!(ended.code, 4, "{}", ended.stderr);
+    assert!(ended.stderr.contains("is false: the block proves it"), "{}", ended.stderr);
+    let lines = ended.lines();
+    assert_eq!(lines.last().expect("a last line")["ended"], "gave_up");
+}
+
+/// The command with one peer that has its own filters.
+fn alone(scene: &Scene, filters: FalseFilters, options: &[&str]) -> Ended {
+    let past = past(scene);
+    let folder = Folder::new(scene, "blocks", &past.blocks);
+    let server = Server::start(scene, &folder, &[]);
+    let count = Count::default();
+    let liar = Proxy::start(server.address(), filters.rule(count.clone()));
+    let ended = watch_with(scene, past, "bip157", &[liar.address()], options);
+    assert!(count.get() > 0, "nobody was lied to: {}", ended.stderr);
+    ended
+}
+
+/// The same of merkle blocks without what matched: with BIP37 there are no grades.
+fn alone_bip37(scene: &Scene) {
+    let past = past(scene);
+    let folder = Folder::new(scene, "blocks", &past.blocks);
+    let server = Server::start(scene, &folder, &[]);
+    let count = Count::default();
+    let liar = Proxy::start(server.address(), liars::hidden_matches(count.clone()));
+    let ended = watch(scene, past, "bip37", &[liar.address()]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(count.get() > 0);
+    let lines = ended.lines();
+    assert_eq!(found(&lines), BTreeSet::new());
+    for line in &lines {
+        let claims = line["grade"].as_str().into_iter();
+        let in_list = line["grades"].as_array().into_iter().flatten();
+        let claims = claims.chain(in_list.filter_map(|grade| grade["grade"].as_str()));
+        assert!(claims.into_iter().all(|grade| grade == "one_peer"), "{line}");
+    }
+}
+
+/// A peer that lacks the last blocks, and one that is on a branch with less work.
+fn behind(scene: &Scene, protocol: &str) {
+    let past = past(scene);
+    let whole = Folder::new(scene, "whole", &past.blocks);
+    let short = Folder::new(scene, "short", &past.blocks[..past.blocks.len() - 20]);
+    let other = Folder::new(scene, "other", &past.other);
+    let servers = [&short, &other, &whole].map(|folder| Server::start(scene, folder, &[]));
+    let addresses = servers.each_ref().map(Server::address);
+    check(&watch(scene, past, protocol, &addresses), past);
+}
+
+fn watch(scene: &Scene, past: &Past, protocol: &str, peers: &[SocketAddr]) -> Ended {
+    watch_with(scene, past, protocol, peers, &[])
+}
+
+fn watch_with(
+    scene: &Scene,
+    past: &Past,
+    protocol: &str,
+    peers: &[SocketAddr],
+    options: &[&str],
+) -> Ended {
+    let data = scene.path("data");
+    let data = data.to_str().expect("a UTF-8 path");
+    let fixed = "btc watch --json --once --network regtest --patience 3 --give-up 90";
+    let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
+    arguments.extend(["--data", data, "--protocol", protocol].map(str::to_owned));
+    arguments.extend(options.iter().map(|option| (*option).to_owned()));
+    for peer in peers {
+        arguments.extend(["--peer".to_owned(), peer.to_string()]);
+    }
+    arguments
+        .extend(past.scripts.iter().map(|script| format!("script:{}", script.to_hex_string())));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    command::run(scene, &arguments)
+}
+
+/// All is found, and nothing else.
+fn check(ended: &Ended, past: &Past) {
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let lines = ended.lines();
+    let end = lines.last().expect("a last line");
+    assert_eq!(end["ended"], "caught_up", "{end}");
+    let tip = past.blocks.last().expect("blocks").block_hash().to_string();
+    assert_eq!(end["tip"]["block"], tip, "{end}");
+    assert_eq!(found(&lines), past.events, "{}", ended.stderr);
+}
+
+/// What the command says has happened in blocks: everything once, and for certain.
+fn found(lines: &[Value]) -> BTreeSet<Event> {
+    let mut events = BTreeSet::new();
+    for line in lines.iter().filter(|line| line["event"] == "hit" && !line["height"].is_null()) {
+        let hash = |field: &str| line[field].as_str().expect("hex").to_owned();
+        let number = |value: &Value| u32::try_from(value.as_u64().expect("a number")).expect("u32");
+        let mut note = |what| {
+            let event = Event {
+                height: number(&line["height"]),
+                block: hash("block").parse().expect("a hash"),
+                txid: hash("txid").parse().expect("a hash"),
+                what,
+            };
+            assert!(events.insert(event) || line["again"] == true, "twice: {line}");
+        };
+        for received in line["received"].as_array().expect("a list") {
+            note(Move::Paid { vout: number(&received["vout"]) });
+        }
+        for spent in line["spent"].as_array().expect("a list") {
+            assert_eq!(spent["certain"], true, "{line}");
+            note(Move::Spent { vin: number(&spent["vin"]) });
+        }
+    }
+    events
+}
+
+/// Filters without the wallet's payments.
+fn hiding_payments(past: &Past, lies: Count) -> Rule {
+    hiding(past, |what| matches!(what, Move::Paid { .. })).rule(lies)
+}
+
+/// Filters without what its spends show.
+fn hiding_spends(past: &Past, lies: Count) -> Rule {
+    hiding(past, |what| matches!(what, Move::Spent { .. })).rule(lies)
+}
+
+/// Filters of blocks without the transactions in which such a thing happens to the wallet: neither
+/// what these spend nor what they pay is in them.
+fn hiding(past: &Past, such: impl Fn(Move) -> bool) -> FalseFilters {
+    let hidden = past.events.iter().filter(|event| such(event.what));
+    let hidden: BTreeSet<_> = hidden.map(|event| (event.height as usize, event.txid)).collect();
+    FalseFilters::new(&past.blocks, |height, block| {
+        block.txdata.retain(|tx| !hidden.contains(&(height, tx.compute_txid())));
+    })
+}
