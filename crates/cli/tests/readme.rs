@@ -1,7 +1,10 @@
-//! The README's commands print what the README says. Times differ, so they are cut out.
+//! The README's commands print what the README says. Times differ, so they are cut out; a line `…`
+//! stands for any lines.
 
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
 fn root() -> PathBuf {
@@ -15,18 +18,33 @@ fn commands_print_what_the_readme_shows() {
     fs::create_dir_all(&directory).expect("a directory");
     // The commands are given at the root of the project.
     copy(&root().join("fixtures"), &directory.join("fixtures"));
+    let ports = Ports::of(&readme);
+    let mut servers = Vec::new();
     let mut ran = 0;
     for (command, expected) in sessions(&readme) {
-        if let Some(arguments) = arguments(&command) {
+        if let Some(server) = command.strip_suffix(" &") {
+            let arguments = arguments(&ports.free(server)).expect("a server of ours");
+            let (server, said) = Server::start(&arguments, &directory);
+            assert_eq!(ports.shown(&said), expected, "{command}");
+            servers.push(server);
+            ran += 1;
+        } else if let Some(arguments) = arguments(&ports.free(&command)) {
+            let (arguments, is_quiet) = match arguments.as_slice() {
+                [arguments @ .., redirection, _] if redirection == "2>" => (arguments, true),
+                arguments => (arguments, false),
+            };
             let output = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
-                .args(&arguments)
+                .args(arguments)
                 .current_dir(&directory)
                 .output()
                 .expect("the binary runs");
-            let shown = [output.stderr, output.stdout]
+            let [stderr, stdout] = [output.stderr, output.stdout]
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            assert_eq!(without_times(&shown.concat()), without_times(&expected), "{command}");
+            let shown = if is_quiet { stdout } else { stderr + &stdout };
+            assert_shows(&without_times(&ports.shown(&shown)), &without_times(&expected), &command);
             ran += 1;
+        } else if let Some(folder) = command.strip_prefix("mkdir ") {
+            fs::create_dir(directory.join(folder)).expect("made");
         } else if let Some((command, file)) = command.split_once(" > ") {
             let text = match command.split_once(' ') {
                 Some(("jq", arguments)) => jq(arguments),
@@ -38,8 +56,91 @@ fn commands_print_what_the_readme_shows() {
             assert!(command.starts_with("cargo "), "{command}: the test does not know it");
         }
     }
+    drop(servers);
     fs::remove_dir_all(&directory).expect("removed");
     assert!(ran >= 5, "{ran}");
+}
+
+/// A command that runs on behind the others.
+struct Server(Child);
+
+impl Server {
+    /// Starts it; returns the first line that it prints as well.
+    fn start(arguments: &[String], directory: &Path) -> (Self, String) {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+            .args(arguments)
+            .current_dir(directory)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Self)
+            .expect("the binary starts");
+        let mut said = String::new();
+        let stdout = server.0.stdout.as_mut().expect("piped");
+        BufReader::new(stdout).read_line(&mut said).expect("text");
+        (server, said)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Ports of this machine's own address, in the README and in their place here.
+struct Ports(Vec<(String, String)>);
+
+const HERE: &str = "127.0.0.1:";
+
+impl Ports {
+    fn of(readme: &str) -> Self {
+        let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
+        let mut shown: Vec<String> = readme.split(HERE).skip(1).map(digits).collect();
+        shown.sort();
+        shown.dedup();
+        // All at once, so that they differ.
+        let listener = |_: &String| TcpListener::bind((HERE.trim_end_matches(':'), 0));
+        let free: Vec<_> = shown.iter().map(listener).collect();
+        let port = |listener: std::io::Result<TcpListener>| {
+            listener.and_then(|listener| listener.local_addr()).expect("a port").port().to_string()
+        };
+        Self(shown.into_iter().zip(free.into_iter().map(port)).collect())
+    }
+
+    /// A text of the README with the ports of here.
+    fn free(&self, text: &str) -> String {
+        let place = |text: String, (shown, free): &(String, String)| {
+            text.replace(&format!("{HERE}{shown}"), &format!("{HERE}{free}"))
+        };
+        self.0.iter().fold(text.to_owned(), place)
+    }
+
+    /// A text of here with the ports of the README.
+    fn shown(&self, text: &str) -> String {
+        let place = |text: String, (shown, free): &(String, String)| {
+            text.replace(&format!("{HERE}{free}"), &format!("{HERE}{shown}"))
+        };
+        self.0.iter().fold(text.to_owned(), place)
+    }
+}
+
+/// Compares line by line; a line `…` of the README stands for any lines up to the next that fits.
+fn assert_shows(output: &str, expected: &str, command: &str) {
+    let mut pieces = expected.split("\n…\n");
+    let first = pieces.next().unwrap_or_default();
+    let pieces: Vec<_> = pieces.collect();
+    let Some((last, between)) = pieces.split_last() else {
+        assert_eq!(output, expected, "{command}");
+        return;
+    };
+    let rest = output.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));
+    let Some(mut rest) = rest else { panic!("{command}: {output}\n\nis not\n\n{expected}") };
+    for piece in between {
+        let (_, behind) = rest.split_once(piece).unwrap_or_else(|| panic!("{command}: {output}"));
+        rest = behind;
+    }
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -76,6 +177,9 @@ fn jq(arguments: &str) -> String {
             let (start, end) = slice[2..].split_once(':').expect("a slice");
             let slice = start.parse().expect("a number")..end.parse().expect("a number");
             json.as_array().expect("a list")[slice].iter().for_each(|row| print(&row[member]));
+        } else if let Some(member) = filter.strip_prefix(".[].").filter(|rest| !rest.contains('['))
+        {
+            json.as_array().expect("a list").iter().for_each(|row| print(&row[member]));
         } else if let Some(rest) = filter.strip_prefix(".[].") {
             let (member, end) = rest.split_once("[:").expect("the start of a member");
             let end: usize = end.trim_end_matches(']').parse().expect("a number");
