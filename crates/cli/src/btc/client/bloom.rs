@@ -14,7 +14,7 @@ use chainsieve::btc::headers::{ChainEvent, HeaderChain};
 
 use super::announcer::Announcer;
 use super::bloom_state::BloomState;
-use super::follower::{Follower, Order, Told, World};
+use super::follower::{Follower, Order, Told, World, disconnected};
 use super::summary::Graded;
 use super::wallet::{Coins, Owner, Wallet};
 use crate::output::print_log;
@@ -25,6 +25,7 @@ const MAX_PENDING: usize = 2_000;
 const MAX_ASKED: usize = 10_000;
 /// Transactions asked for in one message.
 const MAX_GETDATA: usize = 1_000;
+
 /// A peer that offers bloom filters.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -289,13 +290,7 @@ impl Bloom {
         events: &[ChainEvent],
         world: World<'_>,
     ) -> anyhow::Result<Vec<Order>> {
-        let gone: Vec<_> = events
-            .iter()
-            .filter_map(|event| match event {
-                ChainEvent::Disconnected { at } => Some(*at),
-                ChainEvent::Connected { .. } => None,
-            })
-            .collect();
+        let gone = disconnected(events);
         let mut orders = Vec::new();
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
             self.announcer.roll_back(lowest.saturating_sub(1), &gone, world.chain)?;

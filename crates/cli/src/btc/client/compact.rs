@@ -13,7 +13,7 @@ use chainsieve::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use super::compact_state::{CompactState, Kept};
 use super::compact_wallet::{CompactWallet, Wanted};
 use super::compact_words as words;
-use super::follower::{Follower, Order, Told, World};
+use super::follower::{Follower, Order, Told, World, disconnected};
 use super::summary::{Graded, runs};
 use crate::output::print_log;
 
@@ -287,13 +287,7 @@ impl Compact {
         events: &[ChainEvent],
         world: World<'_>,
     ) -> anyhow::Result<Vec<Order>> {
-        let gone: Vec<_> = events
-            .iter()
-            .filter_map(|event| match event {
-                ChainEvent::Disconnected { at } => Some(*at),
-                ChainEvent::Connected { .. } => None,
-            })
-            .collect();
+        let gone = disconnected(events);
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
             self.flush()?;
             self.pending.retain(|height| *height < lowest);

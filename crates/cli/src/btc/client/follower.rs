@@ -5,7 +5,7 @@ use std::time::Duration;
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::btc::bip157::PeerId;
-use chainsieve::btc::headers::{ChainEvent, HeaderChain};
+use chainsieve::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 
 use crate::btc::p2p::handshake::Theirs;
 
@@ -21,6 +21,15 @@ pub(crate) enum Told<'a> {
     Chain(&'a [ChainEvent]),
     Message(PeerId, NetworkMessage),
     Tick,
+}
+
+/// The blocks that left the chain.
+pub(super) fn disconnected(events: &[ChainEvent]) -> Vec<BlockAt> {
+    let gone = events.iter().filter_map(|event| match event {
+        ChainEvent::Disconnected { at } => Some(*at),
+        ChainEvent::Connected { .. } => None,
+    });
+    gone.collect()
 }
 
 /// What is to be done.

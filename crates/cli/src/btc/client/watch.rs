@@ -83,7 +83,6 @@ struct Told {
     answered_to: Option<u32>,
     grades: Vec<Graded>,
     hits: [u64; 3],
-    warnings: Vec<String>,
 }
 
 impl Job<'_> {
@@ -135,7 +134,6 @@ impl Job<'_> {
             answered_to: bloom.answered_to(),
             grades: bloom.grades(),
             hits: [bloom.announcer.hits, bloom.announcer.again, bloom.announcer.withdrawn],
-            warnings: Vec::new(),
         })
     }
 
@@ -165,7 +163,6 @@ impl Job<'_> {
                 answered_to: compact.answered_to(),
                 grades: compact.grades(chain),
                 hits: announcer.map_or([0; 3], |it| [it.hits, it.again, it.withdrawn]),
-                warnings: Vec::new(),
             }
         })
     }
@@ -185,7 +182,6 @@ impl Job<'_> {
         if let Ending::GaveUp(why) = &ending {
             warnings.push(format!("gave up: {why}"));
         }
-        warnings.extend(told.iter().flat_map(|told| told.warnings.iter().cloned()));
         let json =
             self.end_json(&ending, &core.chain, told.as_ref(), &peers_json(&pool), &warnings);
         let tip = core.chain.tip();
