@@ -196,7 +196,8 @@ pub(crate) struct TrustArgs {
     /// The hash of a block that you trust to be on the chain; may be given again
     #[arg(long, value_name = "HASH")]
     pub(crate) anchor: Vec<Hash>,
-    /// The chain, by name or id: says what its headers commit to
+    /// The chain, by name or id: says what its headers commit to [default with --rpc: the id that
+    /// the provider says]
     #[arg(long, value_name = "CHAIN")]
     pub(crate) chain: Option<String>,
     /// For another chain: what its filters are

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::audit::{Scope, Soundness};
-use super::query::{Hash, QueryArgs};
+use super::audit::TrustArgs;
+use super::query::QueryArgs;
 use super::rpc::RpcArgs;
 
 const FOLLOW_HELP: &str = "\
@@ -88,32 +88,7 @@ pub(crate) struct FollowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) poll: f64,
     #[command(flatten)]
-    pub(crate) trust: FollowTrust,
-}
-
-/// What is taken for true without proof.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "What you trust")]
-pub(crate) struct FollowTrust {
-    /// The hash of a block that you trust to be on the chain; may be given again
-    #[arg(long, value_name = "HASH")]
-    pub(crate) anchor: Vec<Hash>,
-    /// The chain, by name or id: says what its headers commit to [default: the id that the
-    /// provider says]
-    #[arg(long, value_name = "CHAIN")]
-    pub(crate) chain: Option<String>,
-    /// For another chain: what its filters are
-    #[arg(long, value_enum, value_name = "SOUNDNESS", conflicts_with = "chain")]
-    pub(crate) assume_bloom: Option<Soundness>,
-    /// For another chain: what its receipts are
-    #[arg(
-        long,
-        value_enum,
-        value_name = "SCOPE",
-        requires = "assume_bloom",
-        default_value_t = Scope::NotEveryLog
-    )]
-    pub(crate) assume_receipts: Scope,
+    pub(crate) trust: TrustArgs,
 }
 
 fn depth(least: u64) -> clap::builder::RangedU64ValueParser {

@@ -13,7 +13,7 @@ use super::machine::Machine;
 use super::messages::Rules;
 use super::state::{Left, StateFile, Subject};
 use crate::args::UsageError;
-use crate::args::eth::{FollowArgs, TrustArgs};
+use crate::args::eth::FollowArgs;
 use crate::eth::rpc::Provider;
 use crate::eth::{profile, query};
 use crate::output::grouped;
@@ -172,28 +172,18 @@ fn chain_profile(
     chain_id: u64,
     warnings: &mut Vec<String>,
 ) -> anyhow::Result<ChainProfile> {
-    let trust = &args.trust;
-    let of_id = ChainProfile::of_chain_id(chain_id);
-    if trust.chain.is_none() && trust.assume_bloom.is_none() {
-        return Ok(of_id.unwrap_or_else(|| {
-            warnings.push(format!(
-                "chain {chain_id} is not known here: its filters are not looked at, and receipts \
-                 of every block are fetched, unless --assume-bloom says what they are"
-            ));
-            let name = format!("chain {chain_id}");
-            let (bloom, scope) = (BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
-            ChainProfile::assumed(name, bloom, scope)
-        }));
+    if profile::is_of_user(&args.trust) {
+        return profile::of_provider(&args.trust, chain_id);
     }
-    let profile = profile::read(&TrustArgs {
-        anchor: Vec::new(),
-        chain: trust.chain.clone(),
-        assume_bloom: trust.assume_bloom,
-        assume_receipts: trust.assume_receipts,
-    })?;
-    let is_other = trust.chain.is_some() && of_id.as_ref() != Some(&profile);
-    ensure!(!is_other, "--chain is {}, and the provider's chain id is {chain_id}", profile.name());
-    Ok(profile)
+    Ok(ChainProfile::of_chain_id(chain_id).unwrap_or_else(|| {
+        warnings.push(format!(
+            "chain {chain_id} is not known here: its filters are not looked at, and receipts of \
+             every block are fetched, unless --assume-bloom says what they are"
+        ));
+        let name = format!("chain {chain_id}");
+        let (bloom, scope) = (BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
+        ChainProfile::assumed(name, bloom, scope)
+    }))
 }
 
 /// Number and hash of each anchor. The number is bound by the hash.
