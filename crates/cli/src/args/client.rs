@@ -160,10 +160,9 @@ JSON lines, told apart by \"event\":
   end        ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,
              time}, work, birthday, answered_to, grades[], hits, again, withdrawn, peers[…], warnings[]";
 
-/// Watch addresses, scripts, keys and coins: the past, then live.
+/// What is looked for, with whom and how.
 #[derive(Debug, Args)]
-#[command(after_help = WATCH_HELP)]
-pub(crate) struct WatchLiveArgs {
+pub(crate) struct LookArgs {
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
     #[command(flatten)]
@@ -171,12 +170,6 @@ pub(crate) struct WatchLiveArgs {
     /// How blocks are looked through
     #[arg(long, value_enum, default_value_t = Protocol::Bip157)]
     pub(crate) protocol: Protocol,
-    /// The first height to look at, or a day; nothing was used before
-    #[arg(long, value_name = "HEIGHT|DAY", default_value = "0")]
-    pub(crate) birthday: Birthday,
-    /// End when all is seen that the peers have
-    #[arg(long)]
-    pub(crate) once: bool,
     /// Look this many indices past the last one used of each ranged descriptor
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) gap: u32,
@@ -185,6 +178,20 @@ pub(crate) struct WatchLiveArgs {
     /// bip37: the share of others' elements that match as well; more hides better and costs more
     #[arg(long, value_name = "RATE", default_value_t = 0.00001, value_parser = super::filter::fpr)]
     pub(crate) fpr: f64,
+}
+
+/// Watch addresses, scripts, keys and coins: the past, then live.
+#[derive(Debug, Args)]
+#[command(after_help = WATCH_HELP)]
+pub(crate) struct WatchLiveArgs {
+    #[command(flatten)]
+    pub(crate) look: LookArgs,
+    /// The first height to look at, or a day; nothing was used before
+    #[arg(long, value_name = "HEIGHT|DAY", default_value = "0")]
+    pub(crate) birthday: Birthday,
+    /// End when all is seen that the peers have
+    #[arg(long)]
+    pub(crate) once: bool,
 }
 
 const RESCAN_HELP: &str = "\
@@ -197,24 +204,11 @@ called again with the same items and heights, it goes on where it was.";
 #[command(after_help = RESCAN_HELP)]
 pub(crate) struct RescanArgs {
     #[command(flatten)]
-    pub(crate) watch: WatchArgs,
-    #[command(flatten)]
-    pub(crate) peers: PeerArgs,
-    /// How blocks are looked through
-    #[arg(long, value_enum, default_value_t = Protocol::Bip157)]
-    pub(crate) protocol: Protocol,
+    pub(crate) look: LookArgs,
     /// The first height, or a day
     #[arg(long, value_name = "HEIGHT|DAY")]
     pub(crate) from: Birthday,
     /// The last height [default: the tip]
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) to: Option<u32>,
-    /// Look this many indices past the last one used of each ranged descriptor
-    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) gap: u32,
-    #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    /// bip37: the share of others' elements that match as well; more hides better and costs more
-    #[arg(long, value_name = "RATE", default_value_t = 0.00001, value_parser = super::filter::fpr)]
-    pub(crate) fpr: f64,
 }

@@ -251,7 +251,7 @@ fn digest(items: &[&str], gap: u32) -> String {
     let Command::Btc(BtcCommand::Watch(args)) = Cli::try_parse_from(args).unwrap().command else {
         panic!("another command")
     };
-    Wallet::read(&args.watch, gap, Protocol::Bip157).unwrap().digest().to_owned()
+    Wallet::read(&args.look.watch, gap, Protocol::Bip157).unwrap().digest().to_owned()
 }
 
 #[test]

@@ -20,38 +20,28 @@ use super::ledger::Ledger;
 use super::summary::{Graded, chain_warnings, grades_in_words, peers_json, tip_json, work_hex};
 use super::wallet::Wallet;
 use super::{Setup, filter_config, first_height, patience, until};
-use crate::args::client::{Birthday, PeerArgs, Protocol, RescanArgs, TrustArgs, WatchLiveArgs};
-use crate::args::{UsageError, WatchArgs};
+use crate::args::UsageError;
+use crate::args::client::{Birthday, LookArgs, Protocol, RescanArgs, WatchLiveArgs};
 use crate::output::{Exit, Page, Report, count, grouped};
 
 /// What `watch` and `rescan` have in common.
 #[derive(Debug, Clone, Copy)]
 struct Job<'a> {
-    watch: &'a WatchArgs,
-    peers: &'a PeerArgs,
-    trust: &'a TrustArgs,
-    protocol: Protocol,
+    look: &'a LookArgs,
     first: Birthday,
     last: Option<u32>,
     /// Ends by itself.
     once: bool,
     is_rescan: bool,
-    gap: u32,
-    fpr: f64,
 }
 
 pub(crate) fn watch(args: &WatchLiveArgs, json: bool) -> anyhow::Result<Report> {
     let job = Job {
-        watch: &args.watch,
-        peers: &args.peers,
-        trust: &args.trust,
-        protocol: args.protocol,
+        look: &args.look,
         first: args.birthday,
         last: None,
         once: args.once,
         is_rescan: false,
-        gap: args.gap,
-        fpr: args.fpr,
     };
     job.run(json)
 }
@@ -62,18 +52,8 @@ pub(crate) fn rescan(args: &RescanArgs, json: bool) -> anyhow::Result<Report> {
     {
         return Err(UsageError("--from is greater than --to").into());
     }
-    let job = Job {
-        watch: &args.watch,
-        peers: &args.peers,
-        trust: &args.trust,
-        protocol: args.protocol,
-        first: args.from,
-        last: args.to,
-        once: true,
-        is_rescan: true,
-        gap: args.gap,
-        fpr: args.fpr,
-    };
+    let job =
+        Job { look: &args.look, first: args.from, last: args.to, once: true, is_rescan: true };
     job.run(json)
 }
 
@@ -87,11 +67,11 @@ struct Told {
 
 impl Job<'_> {
     fn run(self, json: bool) -> anyhow::Result<Report> {
-        if self.protocol == Protocol::Bip37 && !self.trust.checkpoint.is_empty() {
+        if self.look.protocol == Protocol::Bip37 && !self.look.trust.checkpoint.is_empty() {
             return Err(UsageError("--checkpoint is for --protocol bip157").into());
         }
-        let wallet = Wallet::read(self.watch, self.gap, self.protocol)?;
-        match self.protocol {
+        let wallet = Wallet::read(&self.look.watch, self.look.gap, self.look.protocol)?;
+        match self.look.protocol {
             Protocol::Bip37 => self.bloom(wallet, json),
             Protocol::Bip157 => self.compact(wallet, json),
         }
@@ -105,24 +85,24 @@ impl Job<'_> {
             Birthday::Day(seconds) => format!("t{seconds}"),
         };
         let last = self.last.map(|last| format!("-{last}")).unwrap_or_default();
-        let (protocol, digest) = (self.protocol.name(), wallet.digest());
+        let (protocol, digest) = (self.look.protocol.name(), wallet.digest());
         setup.folder.sub(&format!("{kind}-{protocol}-{first}{last}-{digest}"))
     }
 
     fn bloom(self, wallet: Wallet, json: bool) -> anyhow::Result<Report> {
-        let network = self.watch.network.network();
+        let network = self.look.watch.network.network();
         let services = ServiceFlags::NETWORK | ServiceFlags::BLOOM;
-        let setup = Setup::new(self.peers, network, services)?;
+        let setup = Setup::new(&self.look.peers, network, services)?;
         let folder = self.state_folder(&setup, &wallet)?;
         let state = BloomState::open(folder.join("state"))?;
         let announcer = Announcer::new(Ledger::open(&folder.join("hits"))?, network, json);
         let policy = FilterPolicy {
             capacity: state.capacity,
-            fpr: self.fpr,
+            fpr: self.look.fpr,
             ..FilterPolicy::new(state.tweak)
         };
         let mut config = Config::new(network, policy);
-        config.limits.patience = patience(self.peers);
+        config.limits.patience = patience(&self.look.peers);
         let session = Session::new(config);
         let (first, last) = (self.first, self.last);
         let make = Box::new(move |chain: &HeaderChain| {
@@ -138,10 +118,10 @@ impl Job<'_> {
     }
 
     fn compact(self, wallet: Wallet, json: bool) -> anyhow::Result<Report> {
-        let network = self.watch.network.network();
+        let network = self.look.watch.network.network();
         let services = ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS;
-        let config = filter_config(network, 0, self.trust, self.peers)?;
-        let setup = Setup::new(self.peers, network, services)?;
+        let config = filter_config(network, 0, &self.look.trust, &self.look.peers)?;
+        let setup = Setup::new(&self.look.peers, network, services)?;
         let folder = self.state_folder(&setup, &wallet)?;
         let state = CompactState::open(&folder.join("state"))?;
         let announcer = Announcer::new(Ledger::open(&folder.join("hits"))?, network, json);
@@ -175,8 +155,8 @@ impl Job<'_> {
         tell: impl FnOnce(&F, &HeaderChain) -> Told,
     ) -> anyhow::Result<Report> {
         let Setup { folder: _folder, store, chain, mut pool, stop } = setup;
-        let mut core = Core::new(chain, store, patience(self.peers), services, make);
-        let ending = drive(&mut core, &mut pool, &stop, until(self.peers, self.once))?;
+        let mut core = Core::new(chain, store, patience(&self.look.peers), services, make);
+        let ending = drive(&mut core, &mut pool, &stop, until(&self.look.peers, self.once))?;
         let told = core.follower.as_ref().map(|follower| tell(follower, &core.chain));
         let mut warnings = chain_warnings(&core.chain);
         if let Ending::GaveUp(why) = &ending {
@@ -231,8 +211,8 @@ impl Job<'_> {
         json!({
             "event": "end",
             "ended": ending.name(),
-            "network": self.watch.network.to_string(),
-            "protocol": self.protocol.name(),
+            "network": self.look.watch.network.to_string(),
+            "protocol": self.look.protocol.name(),
             "tip": tip_json(chain),
             "work": work_hex(chain),
             "birthday": told.map(|told| told.first),

@@ -52,7 +52,7 @@ fn wallet(items: &[String], protocol: Protocol) -> Wallet {
     let Command::Btc(BtcCommand::Watch(args)) = Cli::try_parse_from(args).unwrap().command else {
         panic!("another command")
     };
-    Wallet::read(&args.watch, 3, protocol).unwrap()
+    Wallet::read(&args.look.watch, 3, protocol).unwrap()
 }
 
 fn announcer(scratch: &Scratch) -> Announcer {
