@@ -4,7 +4,7 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::Bcoin;
-use crate::command::{self, Running};
+use crate::command::{self, Ended, Running};
 use crate::harness::{Scene, live};
 use crate::peers::Need;
 use crate::regtest::{Branch, Key};
@@ -17,23 +17,17 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Syncs headers until it is done; the report.
-fn sync(scene: &Scene, node: &Bcoin) -> Value {
+/// Syncs with these arguments besides.
+fn run(scene: &Scene, node: &Bcoin, more: &[&str]) -> Ended {
     let (data, peer) = (scene.path("data"), node.address().to_string());
     let data = data.to_str().expect("text");
-    let arguments = [
-        "btc",
-        "sync",
-        "--headers-only",
-        "--network",
-        "regtest",
-        "--data",
-        data,
-        "--peer",
-        &peer,
-        "--json",
-    ];
-    let ended = command::run(scene, &arguments);
+    let always = ["btc", "sync", "--network", "regtest", "--data", data, "--peer", &peer, "--json"];
+    command::run(scene, &[always.as_slice(), more].concat())
+}
+
+/// Syncs headers until it is done; the report.
+fn sync(scene: &Scene, node: &Bcoin) -> Value {
+    let ended = run(scene, node, &["--headers-only"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let report = ended.json();
     assert_eq!(report["ended"], "caught_up", "{report}");
@@ -92,22 +86,7 @@ fn headers(scene: &Scene) {
 fn no_filters(scene: &Scene) {
     let node = Bcoin::in_memory(scene);
     node.generate(5, Key::new(3).hash());
-    let (data, peer) = (scene.path("data"), node.address().to_string());
-    let data = data.to_str().expect("text");
-    let arguments = [
-        "btc",
-        "sync",
-        "--network",
-        "regtest",
-        "--data",
-        data,
-        "--peer",
-        &peer,
-        "--give-up",
-        "3",
-        "--json",
-    ];
-    let ended = command::run(scene, &arguments);
+    let ended = run(scene, &node, &["--give-up", "3"]);
     assert_eq!(ended.code, 4, "{}", ended.stderr);
     let report = ended.json();
     assert_eq!(report["ended"], "gave_up", "{report}");
