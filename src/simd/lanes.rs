@@ -63,4 +63,15 @@ pub(crate) trait Lanes: Lanes64 {
     fn table(self, bytes: &[u8; 256]) -> Self::Table<'_>;
     /// The table's word at the low six bits of each index.
     fn look_up(self, table: Self::Table<'_>, index: Self::V) -> Self::V;
+
+    // Of blocks of bits.
+
+    /// As eight `u64`, each by its own count: zero from 64 on.
+    fn shl_each_long(self, a: Self::V, count: Self::V) -> Self::V;
+    /// Twice four `u64` as sixteen words, the low half of each first.
+    fn load_long_halves(self, first: &[u64; 4], second: &[u64; 4]) -> Self::V;
+    /// `first` in lanes 0 to 7, `second` in the others.
+    fn splat_halves(self, first: u32, second: u32) -> Self::V;
+    /// For lanes 0 to 7 and for the others, whether every bit of `a` is set in `of`.
+    fn are_subsets(self, a: Self::V, of: Self::V) -> [bool; 2];
 }

@@ -17,14 +17,14 @@ pub(crate) use lanes64::Lanes64;
 #[cfg(target_arch = "x86_64")]
 use x86_64::{Avx2, Avx512};
 
-/// Asks for the line of a byte from memory, which is soon to be read. Nothing, on other CPUs than
-/// x86-64.
+/// Asks for the line where a value begins from memory: it is soon to be read. Nothing, on other
+/// CPUs than x86-64.
 #[inline(always)]
-pub(crate) fn prefetch(byte: &u8) {
+pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
-    x86_64::prefetch(byte);
+    x86_64::prefetch(value);
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = byte;
+    let _ = value;
 }
 
 /// An algorithm over slices, written plainly and over lanes, with equal results.

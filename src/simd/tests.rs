@@ -1,5 +1,6 @@
 //! Every lane operation of every backend against plain arithmetic.
 
+mod blocks;
 mod long_words;
 
 use super::{Backend, Kernel, Lanes};

@@ -15,7 +15,7 @@ use crate::simd::{Backend, Kernel, Lanes};
 
 /// Takes a code; `None` where the bytes end first. Saturates.
 #[inline]
-fn take(reader: &mut BitReader<'_>, p: u32) -> Option<u64> {
+pub(crate) fn take(reader: &mut BitReader<'_>, p: u32) -> Option<u64> {
     if let Some(window) = reader.window() {
         let (value, bits) = in_window(!window, p);
         if bits <= WINDOW_BITS {

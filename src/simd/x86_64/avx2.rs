@@ -8,13 +8,14 @@ use core::arch::x86_64::{
     _mm256_blendv_epi8, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_i32gather_epi32,
     _mm256_loadu_si256, _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32, _mm256_mullo_epi32,
     _mm256_or_si256, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32, _mm256_set1_epi32,
-    _mm256_shuffle_epi8, _mm256_shuffle_epi32, _mm256_sllv_epi32, _mm256_srlv_epi32,
-    _mm256_storeu_si256, _mm256_sub_epi32, _mm256_testz_si256, _mm256_unpackhi_epi32,
-    _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
+    _mm256_shuffle_epi8, _mm256_shuffle_epi32, _mm256_sllv_epi32, _mm256_sllv_epi64,
+    _mm256_srlv_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_testc_si256,
+    _mm256_testz_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32,
+    _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 use super::{cpu_has, last_offset};
-use crate::simd::{Kernel, Lanes};
+use crate::simd::{Kernel, Lanes, Lanes64};
 
 /// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -394,5 +395,25 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn look_up(self, table: &[u8; 256], index: Self::V) -> Self::V {
         self.gather(table, self.shl::<2>(self.and(index, self.splat(63))))
+    }
+
+    #[inline(always)]
+    fn shl_each_long(self, a: Self::V, count: Self::V) -> Self::V {
+        both!(_mm256_sllv_epi64(a, count))
+    }
+
+    #[inline(always)]
+    fn load_long_halves(self, first: &[u64; 4], second: &[u64; 4]) -> Self::V {
+        [self.load_slice_64(first), self.load_slice_64(second)]
+    }
+
+    #[inline(always)]
+    fn splat_halves(self, first: u32, second: u32) -> Self::V {
+        [self.splat_one(first), self.splat_one(second)]
+    }
+
+    #[inline(always)]
+    fn are_subsets(self, a: Self::V, of: Self::V) -> [bool; 2] {
+        [op!(_mm256_testc_si256(of[0], a[0])) == 1, op!(_mm256_testc_si256(of[1], a[1])) == 1]
     }
 }

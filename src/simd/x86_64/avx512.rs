@@ -3,17 +3,18 @@
 #![expect(unsafe_code, reason = "CPU intrinsics")]
 
 use core::arch::x86_64::{
-    __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_andnot_si512, _mm512_i32gather_epi32,
-    _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_maskz_compress_epi32, _mm512_min_epu32,
-    _mm512_mul_epu32, _mm512_mullo_epi32, _mm512_or_si512, _mm512_permutex2var_epi32,
-    _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_epi8, _mm512_shuffle_epi32,
-    _mm512_shuffle_i32x4, _mm512_sllv_epi32, _mm512_srlv_epi32, _mm512_storeu_si512,
-    _mm512_sub_epi32, _mm512_test_epi32_mask, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
-    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64, _mm512_xor_si512,
+    __m512i, _mm256_loadu_si256, _mm512_add_epi32, _mm512_and_si512, _mm512_andnot_si512,
+    _mm512_castsi256_si512, _mm512_i32gather_epi32, _mm512_inserti64x4, _mm512_loadu_si512,
+    _mm512_mask_blend_epi32, _mm512_maskz_compress_epi32, _mm512_min_epu32, _mm512_mul_epu32,
+    _mm512_mullo_epi32, _mm512_or_si512, _mm512_permutex2var_epi32, _mm512_rolv_epi32,
+    _mm512_set1_epi32, _mm512_shuffle_epi8, _mm512_shuffle_epi32, _mm512_shuffle_i32x4,
+    _mm512_sllv_epi32, _mm512_srlv_epi32, _mm512_storeu_si512, _mm512_sub_epi32,
+    _mm512_test_epi32_mask, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
+    _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
 use super::{cpu_has, last_offset};
-use crate::simd::{Kernel, Lanes};
+use crate::simd::{Kernel, Lanes, Lanes64};
 
 /// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -281,5 +282,31 @@ impl Lanes for Avx512 {
         let high = op!(_mm512_permutex2var_epi32(table[2], index, table[3]));
         let half = op!(_mm512_test_epi32_mask(index, self.splat(32)));
         self.select(half, high, low)
+    }
+
+    #[inline(always)]
+    fn shl_each_long(self, a: __m512i, count: __m512i) -> __m512i {
+        self.shl_each_64(a, count)
+    }
+
+    #[inline(always)]
+    fn load_long_halves(self, first: &[u64; 4], second: &[u64; 4]) -> __m512i {
+        // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+        let first = unsafe { _mm256_loadu_si256(first.as_ptr().cast()) };
+        // SAFETY: the same.
+        let second = unsafe { _mm256_loadu_si256(second.as_ptr().cast()) };
+        let first = op!(_mm512_castsi256_si512(first));
+        op!(_mm512_inserti64x4::<1>(first, second))
+    }
+
+    #[inline(always)]
+    fn splat_halves(self, first: u32, second: u32) -> __m512i {
+        self.select(0xff00, self.splat(second), self.splat(first))
+    }
+
+    #[inline(always)]
+    fn are_subsets(self, a: __m512i, of: __m512i) -> [bool; 2] {
+        let missing = op!(_mm512_andnot_si512(of, a));
+        op!(_mm512_test_epi32_mask(missing, missing)).to_le_bytes().map(|half| half == 0)
     }
 }

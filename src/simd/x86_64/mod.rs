@@ -18,13 +18,13 @@ macro_rules! cpu_has {
 }
 use cpu_has;
 
-/// Asks for the line of a byte from memory.
+/// Asks for the line where a value begins from memory.
 #[expect(unsafe_code, reason = "CPU intrinsics")]
 #[inline(always)]
-pub(super) fn prefetch(byte: &u8) {
-    let byte = core::ptr::from_ref(byte).cast();
+pub(super) fn prefetch<T>(value: &T) {
+    let value = core::ptr::from_ref(value).cast();
     // SAFETY: every x86-64 CPU has SSE, and the instruction neither faults nor changes anything.
-    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(byte) }
+    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(value) }
 }
 
 /// The last offset from which four bytes can be gathered.
