@@ -17,6 +17,7 @@
 //! | [`btc::script`] | data pushes and output types as Bitcoin Core reads them |
 //! | [`btc::proof_of_work`] | a header's work against its own target and the network's limit |
 //! | `btc::descriptors` | the scripts of output descriptors (feature `descriptors`) |
+//! | [`filter`] | membership filters that know no chain, and watch sets of a hundred million keys |
 //! | [`hash`] | the hash functions behind the filters |
 //! | [`simd`] | the instructions that matching runs on, chosen at run time |
 //!
@@ -25,6 +26,7 @@
 //!   Without it the crate is `no_std` with `alloc`.
 //! - `btc` (default): everything under [`btc`].
 //! - `eth` (default): everything under [`eth`].
+//! - `filter` (default): everything under [`filter`].
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
 //! - `alloy-rpc`: queries from the filters of `alloy-rpc-types-eth`, whose major versions are not
 //!   this crate's.
@@ -38,16 +40,22 @@
 
 extern crate alloc;
 
-#[cfg(any(feature = "btc", feature = "eth"))]
+#[cfg(any(feature = "btc", feature = "eth", feature = "filter"))]
+#[cfg_attr(
+    all(feature = "filter", not(any(test, feature = "btc"))),
+    expect(dead_code, reason = "the filters use some of the operations")
+)]
 mod bits;
 #[cfg(feature = "btc")]
 pub mod btc;
 #[cfg(feature = "eth")]
 pub mod eth;
+#[cfg(feature = "filter")]
+pub mod filter;
 pub mod hash;
-#[cfg(any(feature = "btc", feature = "eth"))]
+#[cfg(any(feature = "btc", feature = "eth", feature = "filter"))]
 #[cfg_attr(
-    not(any(test, all(feature = "std", feature = "btc", feature = "eth"))),
+    not(any(test, all(feature = "std", feature = "btc", feature = "eth", feature = "filter"))),
     expect(dead_code, reason = "each chain and the index use some of the operations")
 )]
 pub mod simd;
