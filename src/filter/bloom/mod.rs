@@ -1,0 +1,18 @@
+//! Bloom filters without blocks: classic, shared between threads, partitioned, coded for the wire.
+
+#[cfg(feature = "std")]
+mod atomic;
+mod bits;
+mod body;
+mod classic;
+mod compressed;
+mod partitioned;
+mod places;
+#[cfg(test)]
+mod tests;
+
+#[cfg(feature = "std")]
+pub use atomic::AtomicBloomFilter;
+pub use classic::{BloomFilter, BloomFilterRef};
+pub use compressed::CompressedBloomFilter;
+pub use partitioned::{PartitionedBloomFilter, PartitionedBloomFilterRef};
