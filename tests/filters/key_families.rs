@@ -1,0 +1,62 @@
+//! Keys of several families, each key of a family another: what users put into filters, and what
+//! weak hashes stumble over.
+
+/// Ten seeds for statistics; fixed, so that a test that passes passes.
+pub(crate) const SEEDS: [u64; 10] = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89];
+
+/// A family of distinct keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// 32 bytes without structure.
+    Random,
+    /// The numbers, in 8 bytes, little-endian.
+    Sequential,
+    /// Pay-to-witness-public-key-hash scripts: 22 bytes, of which the first two are always the same.
+    WitnessScripts,
+    /// Pay-to-taproot scripts: 34 bytes, `5120…`, that differ in their last bytes only.
+    LastBytes,
+}
+
+impl Family {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Random, Self::Sequential, Self::WitnessScripts, Self::LastBytes];
+
+    /// Key `index` of the family; other indices give other keys. `seed` makes families that share
+    /// no key with those of other seeds, except for sequential ones.
+    pub(crate) fn key(self, seed: u64, index: u64) -> Vec<u8> {
+        let word = |at: u64| split_mix(split_mix(seed ^ at << 56).wrapping_add(index));
+        let words = |count: u64| (0..count).flat_map(move |at| word(at).to_le_bytes());
+        match self {
+            Self::Random => words(4).collect(),
+            Self::Sequential => index.to_le_bytes().to_vec(),
+            Self::WitnessScripts => [0x00, 0x14].into_iter().chain(words(3).take(20)).collect(),
+            Self::LastBytes => {
+                let mut script = vec![0x51, 0x20];
+                script.resize(26, 0xab);
+                script.extend(split_mix(seed).wrapping_add(index).to_be_bytes());
+                script
+            }
+        }
+    }
+
+    /// Keys `from..to`.
+    pub(crate) fn keys(self, seed: u64, range: std::ops::Range<u64>) -> Vec<Vec<u8>> {
+        range.map(|index| self.key(seed, index)).collect()
+    }
+}
+
+/// `SplitMix64`: a permutation of the words.
+pub(crate) fn split_mix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+#[test]
+fn keys_of_a_family_are_distinct() {
+    for family in Family::ALL {
+        let keys: std::collections::HashSet<_> = family.keys(7, 0..10_000).into_iter().collect();
+        assert_eq!(keys.len(), 10_000, "{family:?}");
+    }
+}
