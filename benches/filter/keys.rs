@@ -1,0 +1,115 @@
+//! The keys of every part: hashes made before anything is timed, and scripts.
+
+use crate::timer::Report;
+
+/// How many keys the filters are filled with.
+pub(crate) fn sizes(report: &Report) -> Vec<usize> {
+    let mut sizes = if report.is_quick() { vec![100_000] } else { Vec::new() };
+    sizes.push(1_000_000);
+    if !report.is_quick() {
+        sizes.push(10_000_000);
+    }
+    if report.is_full() {
+        sizes.push(100_000_000);
+    }
+    sizes
+}
+
+/// How many other keys a filter of `n` is asked for: enough that a rate of 0.1 % shows.
+pub(crate) fn probes(n: usize) -> usize {
+    n.clamp(4_000_000, 10_000_000)
+}
+
+/// Hashes that are timed a part at a time, each run the next part: runs so short that other
+/// work on the machine misses some of them, without lines that the run before left in the caches.
+pub(crate) struct Turns<'a> {
+    hashes: &'a [u64],
+    next: usize,
+    len: usize,
+}
+
+impl<'a> Turns<'a> {
+    pub(crate) fn of(hashes: &'a [u64]) -> Self {
+        Self { hashes, next: 0, len: hashes.len().min(1 << 17) }
+    }
+
+    /// Runs of so many, shorter than usual.
+    pub(crate) fn of_len(hashes: &'a [u64], len: usize) -> Self {
+        Self { hashes, next: 0, len: hashes.len().min(len) }
+    }
+
+    /// How many one run has.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Those of the next run.
+    pub(crate) fn next(&mut self) -> &'a [u64] {
+        let (start, end) = (self.next, self.next + self.len());
+        self.next = if end + self.len() <= self.hashes.len() { end } else { 0 };
+        &self.hashes[start..end]
+    }
+}
+
+/// The hashes of `n` keys in random order, each another.
+pub(crate) fn present(n: usize) -> Vec<u64> {
+    (0..n as u64).map(split_mix).collect()
+}
+
+/// Hashes of `n` other keys.
+pub(crate) fn absent(n: usize) -> Vec<u64> {
+    (0..n as u64).map(|index| split_mix(index | 1 << 63)).collect()
+}
+
+/// Scripts of 22 to 34 bytes, one behind the other: P2WPKH, P2SH, P2PKH, P2WSH and P2TR in turn.
+pub(crate) struct Scripts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Scripts {
+    /// Scripts `from..to`, each another.
+    pub(crate) fn new(range: std::ops::Range<u64>) -> Self {
+        let count = usize::try_from(range.end - range.start).expect("indices of 64 bits");
+        let mut bytes = Vec::with_capacity(count * 28);
+        let mut ends = Vec::with_capacity(count);
+        for index in range {
+            let words = [0, 1, 2, 3].map(|word| split_mix(index * 4 + word).to_le_bytes());
+            let hash = words.as_flattened();
+            let (before, len, after): (&[u8], _, &[u8]) = match index % 5 {
+                0 => (&[0x00, 0x14], 20, &[]),
+                1 => (&[0xa9, 0x14], 20, &[0x87]),
+                2 => (&[0x76, 0xa9, 0x14], 20, &[0x88, 0xac]),
+                3 => (&[0x00, 0x20], 32, &[]),
+                _ => (&[0x51, 0x20], 32, &[]),
+            };
+            bytes.extend(before.iter().chain(&hash[..len]).chain(after));
+            ends.push(bytes.len());
+        }
+        Self { bytes, ends }
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Script `index`.
+    pub(crate) fn get(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[index]]
+    }
+
+    /// Every script.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+}
+
+/// `SplitMix64`: a permutation of the words.
+fn split_mix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
