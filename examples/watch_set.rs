@@ -1,0 +1,67 @@
+//! A backend's part: a million watched scripts, and the outputs of a block that pay to them.
+//!
+//! `cargo run --example watch_set`
+
+use std::error::Error;
+
+use chainsieve::bitcoin::{Block, consensus::encode::deserialize_hex};
+use chainsieve::filter::{Added, Probe, Removed, WatchError, WatchSet, WatchSetBuilder};
+
+/// Block 757,753 of the main chain.
+const BLOCK: &str = include_str!("../fixtures/bitcoin/blocks/mainnet_757753.json");
+/// Scripts of three customers. The block pays to the first one twice.
+const CUSTOMERS: [&str; 3] = [
+    "a9147a74026f9739f0200dbbbb3fca4a8ffe0254983c87",
+    "0014b8786395f03de1dd7da17025b4d7719c6659a81e",
+    "00146e6223c7e7a004eb06e35969403cc21c83a76d28",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let fixture: serde_json::Value = serde_json::from_str(BLOCK)?;
+    let block: Block = deserialize_hex(fixture["block"].as_str().ok_or("no block")?)?;
+
+    // Loaded at once; hashed under a random key, because strangers choose scripts.
+    let watch: WatchSet = WatchSetBuilder::new().from_keys((0..1_000_000).map(made_up), |_| ())?;
+    // From here on as customers come and go, from any thread.
+    for script in CUSTOMERS {
+        assert_eq!(watch.add(&hex::decode(script)?)?, Added::New);
+    }
+    // Two wallets may watch one script: it stays until both are gone.
+    let shared = hex::decode(CUSTOMERS[1])?;
+    assert_eq!(watch.add(&shared)?, Added::Again);
+    assert_eq!(watch.remove(&shared)?, Removed::StillHeld);
+    // What was never added can't be removed, and takes nobody else's script out.
+    assert_eq!(watch.remove(b"nobody's"), Err(WatchError::Unknown));
+
+    let outputs: Vec<_> = block.txdata.iter().flat_map(|tx| &tx.output).collect();
+    let scripts: Vec<_> = outputs.iter().map(|output| output.script_pubkey.as_bytes()).collect();
+    // The memory of a probe serves for all blocks.
+    let mut probe = Probe::new();
+    // Filters first, the keys where these say perhaps: exact.
+    for hit in watch.confirm_batch(&scripts, &mut probe)? {
+        println!("output {}: {}", hit.index, outputs[hit.index].value);
+    }
+    println!("{} of {} outputs", probe.hits().len(), outputs.len());
+
+    let stats = watch.stats();
+    println!("{} scripts, exact: {}", stats.keys, stats.is_exact);
+    println!("beside the scripts: {:.0} bits each", stats.bits_per_key());
+    // Five hundred blocks of outputs that pay to others.
+    let mut looked_up = 0;
+    for block in 0..500 {
+        let first = 1_000_000 + block * 8_000;
+        let others: Vec<_> = (first..first + 8_000).map(made_up).collect();
+        looked_up += watch.contains_batch(&others, &mut probe).len();
+    }
+    assert!(looked_up < 30, "{looked_up} of four million strangers are looked up");
+    println!("looked up without need: about one stranger in a million");
+    Ok(())
+}
+
+/// A pay-to-witness-public-key-hash script that nobody has the key to.
+fn made_up(index: u64) -> [u8; 22] {
+    let mut script = [0; 22];
+    script[1] = 20;
+    script[14..].copy_from_slice(&index.to_be_bytes());
+    script
+}
