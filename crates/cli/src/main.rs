@@ -9,12 +9,14 @@ mod btc;
 mod calendar;
 mod demo;
 mod eth;
+mod filter;
 mod input;
 mod output;
 mod progress;
 mod secret;
 mod source;
 mod stop;
+mod svg;
 
 use std::process::ExitCode;
 
@@ -97,6 +99,7 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Eth(EthCommand::Header(args)) => eth::header::run(args),
         Command::Eth(EthCommand::Stats(args)) => eth::stats::run(args),
         Command::Eth(EthCommand::Index(command)) => eth::index::run(command, cli.json),
+        Command::Filter(command) => filter::run(command, cli.json),
         Command::Demo => demo::run(),
     }
 }

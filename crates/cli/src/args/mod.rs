@@ -5,6 +5,7 @@ pub(crate) mod compact;
 pub(crate) mod eth;
 mod filter;
 mod matching;
+pub(crate) mod membership;
 mod prove;
 mod serve;
 
@@ -55,6 +56,9 @@ pub(crate) enum Command {
     /// Ethereum: headers and the filters of their logs, queries, audits of answers
     #[command(subcommand)]
     Eth(eth::EthCommand),
+    /// Membership filters that know no chain: Bloom and its family, cuckoo, fuse, ribbon
+    #[command(subcommand)]
+    Filter(membership::MembershipCommand),
     /// Both on real blocks, without a network: a wallet's filter, and a log that a node left out
     #[command(after_help = DEMO_HELP)]
     Demo,

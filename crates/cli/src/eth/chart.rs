@@ -1,12 +1,8 @@
 //! The chart of `eth stats`: how full filters are, and what passes them, over a chain.
-//!
-//! Written by hand: no package for plots takes the reader's light or dark page into account,
-//! which in SVG is a media query.
-
-use std::fmt::Write as _;
 
 use crate::calendar::Utc;
 use crate::output::grouped;
+use crate::svg::{self, Drawing};
 
 /// What a chart shows.
 #[derive(Debug)]
@@ -49,25 +45,16 @@ const LOWEST: f64 = 1e-6;
 const FEWEST_DECADES: i32 = 2;
 /// Above so many points the lines say enough.
 const DOTS: usize = 48;
-/// Of a letter, at the size of the legend and of axes. No font is much wider.
-const LETTER: f64 = 7.0;
 
-const STYLE: &str = "
-  svg { background: #ffffff; font-family: system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif }
-  .page { fill: #ffffff } .title { fill: #1f2328; font-size: 20px; font-weight: 600 }
-  .head { fill: #1f2328; font-size: 14px; font-weight: 600 } .text { fill: #59636e; font-size: 12px }
-  .grid { stroke: #d8dee4; stroke-width: 1 } .axis { stroke: #8c959f; stroke-width: 1 }
-  .line { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round }
+const LIGHT: &str = "\
   .fill { stroke: #0969da } .fill-area { fill: #0969da; fill-opacity: 0.18 } .fill-dot { fill: #0969da }
   .one { stroke: #bf5700 } .two { stroke: #a11f7f } .three { stroke: #1a7f37 }
   .one-dot { fill: #bf5700 } .two-dot { fill: #a11f7f } .three-dot { fill: #1a7f37 }
-  @media (prefers-color-scheme: dark) {
-    svg { background: #0d1117 } .page { fill: #0d1117 } .title, .head { fill: #e6edf3 } .text { fill: #9198a1 }
-    .grid { stroke: #2a313c } .axis { stroke: #656c76 }
+";
+const DARK: &str = "\
     .fill { stroke: #58a6ff } .fill-area { fill: #58a6ff; fill-opacity: 0.22 } .fill-dot { fill: #58a6ff }
     .one { stroke: #f0883e } .two { stroke: #f778ba } .three { stroke: #56d364 }
     .one-dot { fill: #f0883e } .two-dot { fill: #f778ba } .three-dot { fill: #56d364 }
-  }
 ";
 
 /// Where a set of axes stands.
@@ -86,38 +73,31 @@ impl Panel {
 /// Draws a chart.
 pub(crate) fn svg(chart: &Chart) -> String {
     let scale = Scale::of(&chart.points);
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-labelledby=\"title about\">\n\
-         <title id=\"title\">{title}</title>\n<desc id=\"about\">{about}</desc>\n\
-         <style>{STYLE}</style>\n<rect class=\"page\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n",
-        title = escaped(&chart.title),
-        about = escaped(&chart.subtitle),
-    );
-    text(&mut out, "title", (LEFT, 42.0), "start", &chart.title);
-    text(&mut out, "text", (LEFT, 64.0), "start", &chart.subtitle);
+    let about = (chart.title.as_str(), chart.subtitle.as_str());
+    let mut out = Drawing::new((WIDTH, HEIGHT), about, (LIGHT, DARK));
+    out.text("title", (LEFT, 42.0), "start", &chart.title);
+    out.text("text", (LEFT, 64.0), "start", &chart.subtitle);
     fills(&mut out, &chart.points, &scale);
     rates(&mut out, &chart.points, &scale);
     let ticks = scale.ticks(chart.axis);
     for panel in [FILL_PANEL, RATE_PANEL] {
-        line(&mut out, "axis", (LEFT, panel.bottom), (RIGHT, panel.bottom));
+        out.line("axis", (LEFT, panel.bottom), (RIGHT, panel.bottom));
         for (x, label) in &ticks {
-            line(&mut out, "axis", (*x, panel.bottom), (*x, panel.bottom + 5.0));
-            text(&mut out, "text", (*x, panel.bottom + 20.0), "middle", label);
+            out.line("axis", (*x, panel.bottom), (*x, panel.bottom + 5.0));
+            out.text("text", (*x, panel.bottom + 20.0), "middle", label);
         }
     }
     let what = match chart.axis {
         Axis::Blocks => "block number",
         Axis::Time => "time of the block (UTC)",
     };
-    text(&mut out, "text", (LEFT.midpoint(RIGHT), HEIGHT - 22.0), "middle", what);
-    out += "</svg>\n";
-    out
+    out.text("text", (LEFT.midpoint(RIGHT), HEIGHT - 22.0), "middle", what);
+    out.finish()
 }
 
-fn fills(out: &mut String, points: &[Point], scale: &Scale) {
+fn fills(out: &mut Drawing, points: &[Point], scale: &Scale) {
     let panel = FILL_PANEL;
-    text(out, "head", (LEFT, 100.0), "start", "Share of a filter's 2,048 bits that are set");
+    out.text("head", (LEFT, 100.0), "start", "Share of a filter's 2,048 bits that are set");
     let entries = [
         ("fill-dot", "fill", "median block"),
         ("fill-area", "", "8 of 10 blocks (10th to 90th percentile)"),
@@ -126,21 +106,21 @@ fn fills(out: &mut String, points: &[Point], scale: &Scale) {
     legend(out, 122.0, if spread { &entries } else { &entries[..1] });
     for percent in [0, 25, 50, 75, 100] {
         let y = panel.y(f64::from(percent) / 100.0);
-        line(out, "grid", (LEFT, y), (RIGHT, y));
-        text(out, "text", (LEFT - 10.0, y + 4.0), "end", &format!("{percent} %"));
+        out.line("grid", (LEFT, y), (RIGHT, y));
+        out.text("text", (LEFT - 10.0, y + 4.0), "end", &format!("{percent} %"));
     }
     let upper = points.iter().map(|point| (scale.x(point.x), panel.y(point.high)));
     let lower = points.iter().rev().map(|point| (scale.x(point.x), panel.y(point.low)));
-    let area = path(upper.chain(lower));
-    write_to(out, format_args!("<path class=\"fill-area\" d=\"{area}Z\"/>\n"));
+    let area = svg::path(upper.chain(lower));
+    out.raw(format_args!("<path class=\"fill-area\" d=\"{area}Z\"/>\n"));
     series(out, "fill", points.iter().map(|point| (scale.x(point.x), panel.y(point.median))));
 }
 
-fn rates(out: &mut String, points: &[Point], scale: &Scale) {
+fn rates(out: &mut Drawing, points: &[Point], scale: &Scale) {
     let panel = RATE_PANEL;
     let heading =
         "Share of blocks that say \"maybe\" to values that they do not hold (logarithmic)";
-    text(out, "head", (LEFT, 370.0), "start", heading);
+    out.text("head", (LEFT, 370.0), "start", heading);
     let entries = [
         ("", "one", "one address or topic"),
         ("", "two", "two at once"),
@@ -150,8 +130,8 @@ fn rates(out: &mut String, points: &[Point], scale: &Scale) {
     let decades = decades(points);
     for decade in 0..=decades {
         let y = panel.y(1.0 - f64::from(decade) / f64::from(decades));
-        line(out, "grid", (LEFT, y), (RIGHT, y));
-        text(out, "text", (LEFT - 10.0, y + 4.0), "end", &percent_of_decade(decade));
+        out.line("grid", (LEFT, y), (RIGHT, y));
+        out.text("text", (LEFT - 10.0, y + 4.0), "end", &percent_of_decade(decade));
     }
     let share = |rate: f64| 1.0 + rate.max(LOWEST / 10.0).log10() / f64::from(decades);
     for (index, class) in ["one", "two", "three"].into_iter().enumerate() {
@@ -177,30 +157,20 @@ fn percent_of_decade(decade: i32) -> String {
 }
 
 /// A line through points, with dots where there are few.
-fn series(out: &mut String, class: &str, points: impl Iterator<Item = (f64, f64)> + Clone) {
-    let line = path(points.clone());
-    write_to(out, format_args!("<path class=\"line {class}\" d=\"{line}\"/>\n"));
+fn series(out: &mut Drawing, class: &str, points: impl Iterator<Item = (f64, f64)> + Clone) {
+    out.polyline(class, points.clone());
     if points.clone().count() <= DOTS {
         for (x, y) in points {
             let dot = format_args!(
                 "<circle class=\"{class}-dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>\n"
             );
-            write_to(out, dot);
+            out.raw(dot);
         }
     }
 }
 
-fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
-    let mut path = String::new();
-    for (index, (x, y)) in points.enumerate() {
-        let command = if index == 0 { 'M' } else { 'L' };
-        write_to(&mut path, format_args!("{command}{x:.1},{y:.1}"));
-    }
-    path
-}
-
 /// Swatches with their words, side by side: an area, a line, or both.
-fn legend(out: &mut String, y: f64, entries: &[(&str, &str, &str)]) {
+fn legend(out: &mut Drawing, y: f64, entries: &[(&str, &str, &str)]) {
     let mut x = LEFT;
     for (area, stroke, words) in entries {
         if *area == "fill-area" {
@@ -208,48 +178,13 @@ fn legend(out: &mut String, y: f64, entries: &[(&str, &str, &str)]) {
                 "<rect class=\"{area}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"24\" height=\"10\"/>\n",
                 y - 9.0
             );
-            write_to(out, rect);
+            out.raw(rect);
         } else {
-            let d = path([(x + 1.0, y - 4.0), (x + 23.0, y - 4.0)].into_iter());
-            write_to(out, format_args!("<path class=\"line {stroke}\" d=\"{d}\"/>\n"));
+            out.polyline(stroke, [(x + 1.0, y - 4.0), (x + 23.0, y - 4.0)].into_iter());
         }
-        text(out, "text", (x + 32.0, y), "start", words);
-        x += 32.0 + letters(words) + 24.0;
+        out.text("text", (x + 32.0, y), "start", words);
+        x += 32.0 + svg::width(words) + 24.0;
     }
-}
-
-fn letters(text: &str) -> f64 {
-    text.chars().map(|_| LETTER).sum()
-}
-
-fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
-    write_to(
-        out,
-        format_args!(
-            "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>\n",
-            from.0, from.1, to.0, to.1
-        ),
-    );
-}
-
-fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, words: &str) {
-    write_to(
-        out,
-        format_args!(
-            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
-            escaped(words)
-        ),
-    );
-}
-
-fn write_to(out: &mut String, what: std::fmt::Arguments<'_>) {
-    out.write_fmt(what).expect("a string takes everything");
-}
-
-fn escaped(text: &str) -> String {
-    // Control characters are none of XML's.
-    let text: String = text.chars().filter(|c| !c.is_control()).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// The horizontal axis.

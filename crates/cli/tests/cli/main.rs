@@ -6,6 +6,11 @@ mod compact;
 mod corpus_index;
 mod eth;
 mod filter;
+mod filter_build;
+mod filter_convert;
+mod filter_hostile;
+mod filter_size;
+mod filter_test;
 mod mistakes;
 mod serve;
 mod watch;
@@ -167,6 +172,11 @@ fn help_names_the_exit_codes_and_every_command_has_its_fields() {
         &["eth", "index", "explain"],
         &["eth", "index", "info"],
         &["eth", "index", "verify"],
+        &["filter", "size"],
+        &["filter", "build"],
+        &["filter", "test"],
+        &["filter", "info"],
+        &["filter", "convert"],
         &["demo"],
     ] {
         let help = run(&[command, &["--help"]].concat());

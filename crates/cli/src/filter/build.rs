@@ -1,0 +1,292 @@
+//! `filter build`.
+
+use anyhow::bail;
+use chainsieve::filter::interop::guava::GuavaBloomFilter;
+use chainsieve::filter::sizing::{self, Layout, SizingError, classic, stages};
+use chainsieve::filter::{
+    AnyFilter, BinaryFuse8, BinaryFuse16, Bits256, Bits512, BlockShape, BloomFilter,
+    CompressedBloomFilter, CountingBloomFilter, CuckooFilter, Filter as _, KeyHash, KeyHasher,
+    Kind, OpenedBloomFilter, PartitionedBloomFilter, RibbonFilter, RollingBloomFilter,
+    ScalableBloomFilter, SplitBlockFilter,
+};
+use serde_json::json;
+
+use super::fill::{Counts, Keys, as_they_come, filled, filled_as, solved};
+use super::foreign::Asked;
+use super::hasher::{hasher, seed_hex};
+use super::keys::stdin_once;
+use super::{bits_per_key, out, param_words, params_json, size_words};
+use crate::args::UsageError;
+use crate::args::membership::{BuildArgs, HashName, Made};
+use crate::input::named;
+use crate::output::{Exit, Page, Report, grouped, rate};
+
+/// The rate where none is asked for and the kind has none of its own.
+const RATE: f64 = 0.001;
+/// Keys that a scalable filter begins with room for.
+const ROOM: u64 = 1024;
+/// Static filters start their search at the same place: equal keys and seeds give equal bytes.
+const SEARCH_SEED: u64 = 0;
+
+pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
+    stdin_once(args.keys.iter().map(AsRef::as_ref))?;
+    makes_sense(args)?;
+    out::check(&args.out, args.keys.iter().map(AsRef::as_ref), json)?;
+    let (filter, counts, bytes) = match args.kind {
+        Made::Guava => guava(args)?,
+        Made::Native(kind) => {
+            let name = args.hash.unwrap_or(HashName::Siphash13);
+            let built = native(args, kind, hasher(name, args.seed.as_deref())?);
+            let (filter, counts) = built.map_err(|error| match error.downcast_ref() {
+                Some(SizingError::HashTooShort { .. }) => {
+                    error.context("only wide-bloom goes by 128 bits of a hash")
+                }
+                _ => error,
+            })?;
+            let bytes = filter.encode()?;
+            (Asked::Any(filter), counts, bytes)
+        }
+    };
+    out::write(&args.out, &bytes)?;
+    Ok(report(args, &filter, &counts, bytes.len()))
+}
+
+/// What goes with which kind.
+fn makes_sense(args: &BuildArgs) -> Result<(), UsageError> {
+    let Made::Native(kind) = args.kind else {
+        return match (args.hash, &args.seed) {
+            (None | Some(HashName::Murmur3), None) => by_rate(args, false, false),
+            _ => Err(UsageError("--hash and --seed: guava has murmur3 without a seed")),
+        };
+    };
+    let is_solved = matches!(kind, Kind::Fuse8 | Kind::Fuse16 | Kind::Ribbon);
+    if is_solved && args.capacity.is_some() {
+        return Err(UsageError("--capacity: fuse8, fuse16 and ribbon take all keys at once"));
+    }
+    if kind == Kind::Rolling && args.capacity.is_none() {
+        return Err(UsageError("--capacity: how many of the last keys rolling is to remember"));
+    }
+    let has_blocks = matches!(kind, Kind::SplitBlock512 | Kind::SplitBlock256);
+    by_rate(args, has_blocks || matches!(kind, Kind::Bloom | Kind::WideBloom), has_blocks)
+}
+
+/// Whether the size may follow from something else than the rate.
+fn by_rate(args: &BuildArgs, has_bits: bool, has_blocks: bool) -> Result<(), UsageError> {
+    if args.power_of_two && !has_blocks {
+        return Err(UsageError("--power-of-two goes with split-block-512 and split-block-256"));
+    }
+    if args.bits_per_key.is_some() && !has_bits {
+        return Err(UsageError(
+            "--bits-per-key goes with bloom, wide-bloom, split-block-512 and split-block-256: the \
+             size of others follows from --fpr",
+        ));
+    }
+    Ok(())
+}
+
+fn native(args: &BuildArgs, kind: Kind, hasher: KeyHasher) -> anyhow::Result<(AnyFilter, Counts)> {
+    let keys = &Keys { files: &args.keys, hex: args.hex, hasher };
+    let (capacity, fpr) = (args.capacity, args.fpr.unwrap_or(RATE));
+    match kind {
+        Kind::Bloom => filled(keys, capacity, |n| bloom::<u64>(args, n, hasher)),
+        Kind::WideBloom => filled(keys, capacity, |n| bloom::<u128>(args, n, hasher)),
+        Kind::Partitioned => {
+            filled(keys, capacity, |n| PartitionedBloomFilter::<u64>::with_fpr(n, fpr, hasher))
+        }
+        Kind::SplitBlock512 => filled(keys, capacity, |n| split_block::<Bits512>(args, n, hasher)),
+        Kind::SplitBlock256 => filled(keys, capacity, |n| split_block::<Bits256>(args, n, hasher)),
+        Kind::Counting => filled(keys, capacity, |n| CountingBloomFilter::with_fpr(n, fpr, hasher)),
+        Kind::Scalable => {
+            let room = capacity.unwrap_or(ROOM);
+            as_they_come(keys, ScalableBloomFilter::with_fpr(room, fpr, hasher)?)
+        }
+        Kind::Rolling => {
+            let last = capacity.unwrap_or(ROOM);
+            as_they_come(keys, RollingBloomFilter::with_fpr(last, fpr, hasher)?)
+        }
+        Kind::Compressed => {
+            let sized = |n| {
+                let (size, _) = stages::compressed_size(n, fpr)?;
+                BloomFilter::<u64>::with_bits(size.num_bits, size.hash_funcs, hasher)
+            };
+            let (filter, counts) = filled_as(keys, capacity, sized)?;
+            Ok((OpenedBloomFilter::of(CompressedBloomFilter::of(&filter))?.into(), counts))
+        }
+        Kind::Cuckoo8 => filled(keys, capacity, |n| cuckoo::<8>(args, n, hasher)),
+        Kind::Cuckoo12 => filled(keys, capacity, |n| cuckoo::<12>(args, n, hasher)),
+        Kind::Cuckoo16 => filled(keys, capacity, |n| cuckoo::<16>(args, n, hasher)),
+        Kind::Fuse8 => {
+            reachable(args, Layout::Fuse8)?;
+            solved(keys, |hashes| BinaryFuse8::build(hashes, SEARCH_SEED, hasher))
+        }
+        Kind::Fuse16 => {
+            reachable(args, Layout::Fuse16)?;
+            solved(keys, |hashes| BinaryFuse16::build(hashes, SEARCH_SEED, hasher))
+        }
+        Kind::Ribbon => {
+            reachable(args, Layout::Ribbon)?;
+            solved(keys, |hashes| RibbonFilter::build(hashes, fpr, SEARCH_SEED, hasher))
+        }
+        other => bail!("{}: this version has no such filters", other.name()),
+    }
+}
+
+/// Guava's filter, its count of keys, its bytes.
+fn guava(args: &BuildArgs) -> anyhow::Result<(Asked, Counts, Vec<u8>)> {
+    let sized = |n| GuavaBloomFilter::with_fpr(n, args.fpr.unwrap_or(RATE));
+    let hasher = *sized(1)?.hasher();
+    let keys = &Keys { files: &args.keys, hex: args.hex, hasher };
+    let (filter, counts) = filled_as(keys, args.capacity, sized)?;
+    let bytes = filter.write_to();
+    Ok((Asked::Guava(filter), counts, bytes))
+}
+
+fn bloom<H: KeyHash>(
+    args: &BuildArgs,
+    keys: u64,
+    hasher: KeyHasher,
+) -> Result<BloomFilter<H>, SizingError> {
+    let Some(bits) = args.bits_per_key else {
+        return BloomFilter::with_fpr(keys, args.fpr.unwrap_or(RATE), hasher);
+    };
+    // More than there can be is refused below, however much more.
+    let bits = bits_for(keys, bits).max(64).checked_next_multiple_of(64).unwrap_or(u64::MAX);
+    BloomFilter::with_bits(bits, classic::hash_funcs(keys, bits), hasher)
+}
+
+/// An error if a rate is asked for that the layout has at no size: before keys are read.
+fn reachable(args: &BuildArgs, layout: Layout) -> Result<(), SizingError> {
+    args.fpr.map_or(Ok(()), |fpr| layout.cost(1, fpr).map(drop))
+}
+
+fn split_block<B: BlockShape>(
+    args: &BuildArgs,
+    keys: u64,
+    hasher: KeyHasher,
+) -> Result<SplitBlockFilter<B>, SizingError> {
+    let fpr = args.fpr.unwrap_or(RATE);
+    let blocks = match args.bits_per_key {
+        Some(bits) => bits_for(keys, bits).div_ceil(u64::from(B::WORD_BITS) * 8).max(1),
+        None if !args.power_of_two => return SplitBlockFilter::with_fpr(keys, fpr, hasher),
+        None => sizing::split_block::num_blocks(keys, fpr, B::WORD_BITS)?,
+    };
+    let blocks = if args.power_of_two { blocks.next_power_of_two() } else { blocks };
+    SplitBlockFilter::with_blocks(blocks, hasher)
+}
+
+fn cuckoo<const BITS: u32>(
+    args: &BuildArgs,
+    keys: u64,
+    hasher: KeyHasher,
+) -> Result<CuckooFilter<BITS>, SizingError> {
+    match args.fpr {
+        Some(fpr) => CuckooFilter::with_fpr(keys, fpr, hasher),
+        None => CuckooFilter::with_capacity(keys, hasher),
+    }
+}
+
+/// Bits for so many keys.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "saturates, and a filter has not so many bits"
+)]
+fn bits_for(keys: u64, bits_per_key: f64) -> u64 {
+    (keys as f64 * bits_per_key).ceil() as u64
+}
+
+fn report(args: &BuildArgs, filter: &Asked, counts: &Counts, file_bytes: usize) -> Report {
+    let stats = filter.stats();
+    let hasher = filter.hasher();
+    let is_drawn =
+        args.seed.is_none() && args.kind != Made::Guava && args.hash != Some(HashName::Fnv1a);
+    let target_rate = match args.bits_per_key {
+        Some(_) => None,
+        None if has_own_rate(args.kind) => args.fpr,
+        None => Some(args.fpr.unwrap_or(RATE)),
+    };
+    let keys = counts.distinct.unwrap_or(counts.keys);
+    let duplicates = counts.distinct.map(|distinct| counts.keys - distinct);
+    let warnings = warnings(args, filter, counts, is_drawn);
+    let json = json!({
+        "kind": filter.kind_name(),
+        "keys": keys,
+        "lines": counts.keys + counts.empty,
+        "empty": counts.empty,
+        "duplicates": duplicates,
+        "hash": hasher.name(),
+        "seed": seed_hex(hasher),
+        "seed_random": is_drawn,
+        "target_rate": target_rate,
+        "rate": stats.expected_fpr,
+        "fill": stats.fill,
+        "bits": stats.num_bits,
+        "bits_per_key": bits_per_key(stats.num_bits, keys),
+        "bytes": file_bytes,
+        "parameters": params_json(filter.params()),
+        "out": named(&args.out),
+        "warnings": warnings,
+    });
+    let mut page = Page::default();
+    let mut keys_words = grouped(keys);
+    let left_out = [(duplicates.unwrap_or(0), "that came before"), (counts.empty, "empty lines")];
+    for (count, what) in left_out.into_iter().filter(|(count, _)| *count > 0) {
+        keys_words.extend([", without ", &grouped(count), " ", what]);
+    }
+    let seed = match seed_hex(hasher) {
+        Some(seed) if is_drawn => format!("{}, seed {seed}, drawn at random", hasher.name()),
+        Some(seed) => format!("{}, seed {seed}", hasher.name()),
+        None => hasher.name().to_owned(),
+    };
+    let asked = target_rate.map_or_else(String::new, |fpr| format!(", {} asked for", rate(fpr)));
+    let mut fields = vec![
+        ("kind", filter.kind_name().to_owned()),
+        ("keys", keys_words),
+        ("hash", seed),
+        ("size", size_words(stats.num_bits, keys)),
+        ("rate", format!("{} of other keys{asked}", rate(stats.expected_fpr))),
+    ];
+    let params = filter.params();
+    fields.extend(params.into_iter().map(|(name, param)| (name, param_words(param))));
+    if !out::is_stdout(&args.out) {
+        fields.push(("written to", named(&args.out)));
+    }
+    page.fields(fields);
+    page.warnings(&warnings);
+    // Standard output may have the filter.
+    let payload = out::is_stdout(&args.out).then(String::new);
+    Report { page, json, payload, exit: Exit::Yes }
+}
+
+/// Whether the kind has a rate without one being asked for.
+fn has_own_rate(made: Made) -> bool {
+    use Kind::{Cuckoo8, Cuckoo12, Cuckoo16, Fuse8, Fuse16};
+    matches!(made, Made::Native(Cuckoo8 | Cuckoo12 | Cuckoo16 | Fuse8 | Fuse16))
+}
+
+fn warnings(args: &BuildArgs, filter: &Asked, counts: &Counts, is_drawn: bool) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if is_drawn {
+        let seed = seed_hex(filter.hasher()).unwrap_or_default();
+        warnings.push(format!(
+            "the seed was drawn at random and travels with the file: who has it can look for keys \
+             that pass. To build the same filter again, or one to merge with it: --seed {seed}"
+        ));
+    }
+    if counts.keys == 0 {
+        warnings.push("no keys: the filter is empty".into());
+    }
+    if let Some(capacity) = args.capacity
+        && counts.keys > capacity
+        && !matches!(args.kind, Made::Native(Kind::Rolling | Kind::Scalable))
+    {
+        warnings.push(format!(
+            "sized for {}, and {} keys came: the rate is {} now",
+            grouped(capacity),
+            grouped(counts.keys),
+            rate(filter.stats().expected_fpr)
+        ));
+    }
+    warnings
+}

@@ -1,0 +1,186 @@
+//! `filter convert`.
+
+use anyhow::{Context as _, bail};
+use chainsieve::filter::interop::{parquet, xor_singleheader};
+use chainsieve::filter::{
+    AnyFilter, BlockShape, BloomFilter, CompressedBloomFilter, FoldError, OpenedBloomFilter,
+    PartitionedBloomFilter, SplitBlockFilter, Stats,
+};
+use serde_json::json;
+
+use super::foreign::{self, Asked};
+use super::{out, params_json, size_words};
+use crate::args::membership::{ConvertArgs, Target};
+use crate::input::{Reader, named};
+use crate::output::{Exit, Page, Report, count, rate};
+
+pub(crate) fn run(args: &ConvertArgs, json: bool) -> anyhow::Result<Report> {
+    let key_hasher = foreign::key_hasher(args.format, &args.key_hash)?;
+    out::check(&args.out, [args.filter.as_ref()], json)?;
+    let input = super::read(&Reader::default(), &args.filter)?;
+    let Asked::Any(filter) = foreign::read(args.format, &input, key_hasher)? else {
+        bail!(GUAVA);
+    };
+    let before = filter.stats();
+    let (filter, folds) = folded(filter, args)?;
+    let (filter, bytes) = written(filter, args.to.unwrap_or(Target::Native))?;
+    out::write(&args.out, &bytes)?;
+    Ok(report(args, (&before, input.bytes.len()), &filter, (folds, bytes.len())))
+}
+
+const GUAVA: &str = "Guava's filters can't be converted, in either direction: the bits of a key lie \
+                     elsewhere in them, and a filter does not have its keys. `filter build --kind \
+                     guava` makes them out of keys, `filter test --as guava` asks them";
+
+/// The filter folded as the arguments say, and how often that was.
+fn folded(filter: AnyFilter, args: &ConvertArgs) -> anyhow::Result<(AnyFilter, u32)> {
+    if args.fold.is_none() && args.fold_to_fpr.is_none() {
+        return Ok((filter, 0));
+    }
+    match filter {
+        AnyFilter::Bloom(filter) => {
+            fold(args, filter, |filter| Ok(filter.folded()?), BloomFilter::fpr_folded)
+        }
+        AnyFilter::WideBloom(filter) => {
+            fold(args, filter, |filter| Ok(filter.folded()?), BloomFilter::fpr_folded)
+        }
+        AnyFilter::Partitioned(filter) => {
+            fold(args, filter, |filter| Ok(filter.folded()?), PartitionedBloomFilter::fpr_folded)
+        }
+        AnyFilter::SplitBlock512(filter) => fold_blocks(args, filter),
+        AnyFilter::SplitBlock256(filter) => fold_blocks(args, filter),
+        other => bail!(
+            "a {} filter can't be folded: put one over the other, its halves say nothing. bloom, \
+             wide-bloom, partitioned, split-block-512 and split-block-256 can",
+            other.kind().name()
+        ),
+    }
+}
+
+fn fold_blocks<B: BlockShape>(
+    args: &ConvertArgs,
+    filter: SplitBlockFilter<B>,
+) -> anyhow::Result<(AnyFilter, u32)>
+where
+    AnyFilter: From<SplitBlockFilter<B>>,
+{
+    let half = |filter: &SplitBlockFilter<B>| match filter.folded_by(2) {
+        Err(FoldError::Indivisible { .. }) => Ok(None),
+        folded => Ok(Some(folded?)),
+    };
+    fold(args, filter, half, |filter| filter.fpr_folded_by(2).ok())
+}
+
+/// Halves a filter; `half` and `rate_of_half` are none where it has no halves.
+fn fold<F>(
+    args: &ConvertArgs,
+    mut filter: F,
+    half: impl Fn(&F) -> anyhow::Result<Option<F>>,
+    rate_of_half: impl Fn(&F) -> Option<f64>,
+) -> anyhow::Result<(AnyFilter, u32)>
+where
+    AnyFilter: From<F>,
+{
+    let mut folds = 0;
+    let goes_on = |folds, filter: &F| match args.fold {
+        Some(times) => folds < times,
+        None => rate_of_half(filter).is_some_and(|rate| args.fold_to_fpr >= Some(rate)),
+    };
+    while goes_on(folds, &filter) {
+        filter = half(&filter)?.with_context(|| {
+            format!("after {}: an odd number has no halves", count(folds as usize, "fold"))
+        })?;
+        folds += 1;
+    }
+    Ok((filter.into(), folds))
+}
+
+/// The bytes of a filter in a format; the filter as it is in them.
+fn written(filter: AnyFilter, target: Target) -> anyhow::Result<(AnyFilter, Vec<u8>)> {
+    let bytes = match (target, &filter) {
+        (Target::Native, _) | (Target::Bloom, AnyFilter::Bloom(_)) => filter.encode()?,
+        (Target::Compressed, AnyFilter::Bloom(bloom)) => {
+            let coded = OpenedBloomFilter::of(CompressedBloomFilter::of(bloom))
+                .context("so empty that its code opens to more than readers accept")?;
+            return encoded(coded.into());
+        }
+        (Target::Bloom, AnyFilter::Compressed(coded)) => {
+            return encoded(coded.opened().clone().into());
+        }
+        (Target::Compressed, other) => bail!(misfit(other, "compressed", "bloom")),
+        (Target::Bloom, other) => bail!(misfit(other, "bloom", "compressed")),
+        (Target::Guava, _) => bail!(GUAVA),
+        (Target::Parquet, AnyFilter::SplitBlock256(filter)) => parquet::encode(filter)?,
+        (Target::Parquet, other) => bail!(misfit(other, "parquet", "split-block-256")),
+        (Target::Xor8, AnyFilter::Fuse8(filter)) => xor_singleheader::encode(filter)?,
+        (Target::Xor8, other) => bail!(misfit(other, "xor8", "fuse8")),
+        (Target::Xor16, AnyFilter::Fuse16(filter)) => xor_singleheader::encode(filter)?,
+        (Target::Xor16, other) => bail!(misfit(other, "xor16", "fuse16")),
+    };
+    Ok((filter, bytes))
+}
+
+fn encoded(filter: AnyFilter) -> anyhow::Result<(AnyFilter, Vec<u8>)> {
+    let bytes = filter.encode()?;
+    Ok((filter, bytes))
+}
+
+fn misfit(filter: &AnyFilter, format: &str, kind: &str) -> String {
+    let is = filter.kind().name();
+    format!("a {is} filter can't become {format}: only {kind} can")
+}
+
+fn report(
+    args: &ConvertArgs,
+    (before, bytes_before): (&Stats, usize),
+    filter: &AnyFilter,
+    (folds, bytes): (u32, usize),
+) -> Report {
+    let after = filter.stats();
+    let from = foreign::name(args.format);
+    let to = foreign::target_name(args.to.unwrap_or(Target::Native));
+    let mut warnings = Vec::new();
+    if args.fold_to_fpr.is_some() && folds == 0 {
+        warnings.push("not folded: half of it has a higher rate, or can't be made".to_owned());
+    }
+    if args.to == Some(Target::Compressed) && bytes >= bytes_before && folds == 0 {
+        warnings.push(
+            "no smaller: nothing compresses a filter as full as this. `filter build --kind \
+             compressed` makes one that is sparse for it"
+                .to_owned(),
+        );
+    }
+    let json = json!({
+        "from": from,
+        "to": to,
+        "kind": filter.kind().name(),
+        "bytes_before": bytes_before,
+        "bytes": bytes,
+        "rate_before": before.expected_fpr,
+        "rate": after.expected_fpr,
+        "folds": folds,
+        "parameters": params_json(filter.params()),
+        "out": named(&args.out),
+        "warnings": warnings,
+    });
+    let mut fields = vec![
+        ("kind", filter.kind().name().to_owned()),
+        ("format", format!("{to}, out of {from}")),
+        ("size", size_words(after.num_bits, after.len)),
+        ("file", format!("{}, {} before", count(bytes, "byte"), count(bytes_before, "byte"))),
+    ];
+    if folds > 0 {
+        fields.push(("folded", count(folds as usize, "time")));
+    }
+    let was =
+        if folds > 0 { format!(", {} before", rate(before.expected_fpr)) } else { String::new() };
+    fields.push(("rate", format!("{} of other keys{was}", rate(after.expected_fpr))));
+    if !out::is_stdout(&args.out) {
+        fields.push(("written to", named(&args.out)));
+    }
+    let mut page = Page::default();
+    page.fields(fields);
+    page.warnings(&warnings);
+    let payload = out::is_stdout(&args.out).then(String::new);
+    Report { page, json, payload, exit: Exit::Yes }
+}

@@ -1,0 +1,168 @@
+//! Keys into filters: all at once, or as they come.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use chainsieve::filter::sizing::SizingError;
+use chainsieve::filter::{AnyFilter, BuildError, Full, Insert, KeyHash, KeyHasher};
+use rayon::slice::ParallelSliceMut as _;
+
+use super::keys::KeyLines;
+use crate::output::grouped;
+use crate::progress::{Progress, Status};
+
+/// Keys between two looks at how far it is.
+const STEP: u64 = 65_536;
+/// Hashes that are inserted together.
+const BATCH: usize = 4096;
+
+/// Where keys come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keys<'a> {
+    pub(super) files: &'a [PathBuf],
+    pub(super) hex: bool,
+    pub(super) hasher: KeyHasher,
+}
+
+/// How many there were.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Counts {
+    /// Keys, those that came before included.
+    pub(super) keys: u64,
+    /// Lines without one.
+    pub(super) empty: u64,
+    /// Other keys; none where nobody kept count.
+    pub(super) distinct: Option<u64>,
+}
+
+impl Keys<'_> {
+    /// Hands out every hash, in the order of the files.
+    fn each<H: KeyHash>(
+        &self,
+        mut take: impl FnMut(H) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Counts> {
+        let progress = Progress::over_files(self.files.iter().filter_map(|file| file.to_str()));
+        let mut status = (!progress.is_shown()).then(Status::new);
+        let mut counts = Counts::default();
+        let mut before = 0;
+        for file in self.files {
+            let mut lines = KeyLines::open(file, self.hex)?;
+            while let Some(key) = lines.next_key()? {
+                take(self.hasher.hash(key))?;
+                counts.keys += 1;
+                if counts.keys.is_multiple_of(STEP) {
+                    progress.at(before + lines.offset());
+                    if let Some(status) = &mut status {
+                        status.show(|| format!("{} keys", grouped(counts.keys)));
+                    }
+                }
+            }
+            before += lines.offset();
+            counts.empty += lines.empty;
+        }
+        Ok(counts)
+    }
+
+    /// The hashes, each once.
+    fn distinct<H: KeyHash>(&self) -> anyhow::Result<(Vec<H>, Counts)> {
+        let mut hashes = Vec::new();
+        let counts = self.each(|hash| {
+            // Where a vector would end the process.
+            if hashes.len() == hashes.capacity() {
+                hashes.try_reserve(hashes.len().max(BATCH)).context("no memory for more hashes")?;
+            }
+            hashes.push(hash);
+            Ok(())
+        })?;
+        if hashes.is_empty() {
+            bail!("no keys: nothing was built");
+        }
+        hashes.par_sort_unstable();
+        hashes.dedup();
+        let distinct = Some(hashes.len() as u64);
+        Ok((hashes, Counts { distinct, ..counts }))
+    }
+}
+
+/// A filter that takes keys as they come: sized for `capacity` keys, or for as many as there are.
+pub(super) fn filled<F: Insert>(
+    keys: &Keys<'_>,
+    capacity: Option<u64>,
+    make: impl Fn(u64) -> Result<F, SizingError>,
+) -> anyhow::Result<(AnyFilter, Counts)>
+where
+    AnyFilter: From<F>,
+{
+    let (filter, counts) = filled_as(keys, capacity, make)?;
+    Ok((filter.into(), counts))
+}
+
+/// The same, of a type of its own.
+pub(super) fn filled_as<F: Insert>(
+    keys: &Keys<'_>,
+    capacity: Option<u64>,
+    make: impl Fn(u64) -> Result<F, SizingError>,
+) -> anyhow::Result<(F, Counts)> {
+    let Some(capacity) = capacity else {
+        let (hashes, counts) = keys.distinct()?;
+        return Ok((with_all(&hashes, make)?, counts));
+    };
+    streamed(keys, make(capacity)?).map_err(|error| {
+        let words = || format!("made for {} keys by --capacity", grouped(capacity));
+        if error.is::<Full>() { error.context(words()) } else { error }
+    })
+}
+
+/// All keys into a filter, in their order.
+pub(super) fn as_they_come<F: Insert>(
+    keys: &Keys<'_>,
+    filter: F,
+) -> anyhow::Result<(AnyFilter, Counts)>
+where
+    AnyFilter: From<F>,
+{
+    let (filter, counts) = streamed(keys, filter)?;
+    Ok((filter.into(), counts))
+}
+
+/// A filter with all these keys in it. One set in a million does not fit where it should; in
+/// somewhat more room it does.
+fn with_all<F: Insert>(
+    hashes: &[F::Hash],
+    make: impl Fn(u64) -> Result<F, SizingError>,
+) -> anyhow::Result<F> {
+    let keys = hashes.len() as u64;
+    for room in [0, keys / 50 + 4, keys / 20 + 16] {
+        let mut filter = make(keys + room)?;
+        if filter.insert_batch(hashes).is_ok() {
+            return Ok(filter);
+        }
+    }
+    bail!("{} keys that do not fit: build with another seed", grouped(keys))
+}
+
+fn streamed<F: Insert>(keys: &Keys<'_>, mut filter: F) -> anyhow::Result<(F, Counts)> {
+    let mut batch = Vec::with_capacity(BATCH);
+    let counts = keys.each(|hash| {
+        batch.push(hash);
+        if batch.len() == BATCH {
+            filter.insert_batch(&batch)?;
+            batch.clear();
+        }
+        Ok(())
+    })?;
+    filter.insert_batch(&batch)?;
+    Ok((filter, counts))
+}
+
+/// A filter that is solved for, out of all its keys.
+pub(super) fn solved<F, H: KeyHash>(
+    keys: &Keys<'_>,
+    build: impl FnOnce(&[H]) -> Result<F, BuildError>,
+) -> anyhow::Result<(AnyFilter, Counts)>
+where
+    AnyFilter: From<F>,
+{
+    let (hashes, counts) = keys.distinct()?;
+    Ok((build(&hashes)?.into(), counts))
+}

@@ -1,0 +1,73 @@
+//! The `filter` commands.
+
+mod build;
+mod chart;
+mod convert;
+mod fill;
+mod foreign;
+mod hasher;
+mod info;
+mod keys;
+mod out;
+mod size;
+mod test;
+
+use chainsieve::filter::Param;
+use serde_json::{Map, Value, json};
+
+use crate::args::membership::MembershipCommand;
+use crate::input::{Input, Reader};
+use crate::output::{Report, bytes, grouped};
+
+pub(crate) fn run(command: &MembershipCommand, json: bool) -> anyhow::Result<Report> {
+    match command {
+        MembershipCommand::Size(args) => size::run(args),
+        MembershipCommand::Build(args) => build::run(args, json),
+        MembershipCommand::Test(args) => test::run(args, json),
+        MembershipCommand::Info(args) => info::run(args),
+        MembershipCommand::Convert(args) => convert::run(args, json),
+    }
+}
+
+/// Reads the bytes of a filter: raw, or hex.
+fn read(reader: &Reader, argument: &str) -> anyhow::Result<Input> {
+    let input = reader.raw(argument, "filter")?;
+    let is_hex = |byte: &u8| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace();
+    if input.bytes.iter().all(is_hex) { input.unhex("filter") } else { Ok(input) }
+}
+
+/// Parameters for people.
+fn param_words(param: Param) -> String {
+    match param {
+        Param::Number(number) => grouped(number),
+        Param::Fraction(fraction) => format!("{fraction}"),
+        Param::Word(word) => word.to_owned(),
+    }
+}
+
+/// Parameters for programs.
+fn params_json(params: Vec<(&'static str, Param)>) -> Value {
+    let value = |param| match param {
+        Param::Number(number) => json!(number),
+        Param::Fraction(fraction) => json!(fraction),
+        Param::Word(word) => json!(word),
+    };
+    let member = |(name, param): (&str, Param)| (name.to_owned(), value(param));
+    Value::Object(params.into_iter().map(member).collect::<Map<_, _>>())
+}
+
+/// Bits per key; none for a filter without keys.
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn bits_per_key(bits: u64, keys: u64) -> Option<f64> {
+    (keys > 0).then(|| bits as f64 / keys as f64)
+}
+
+/// The size of a body for people, with its bits per key.
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn size_words(bits: u64, keys: u64) -> String {
+    let size = bytes(bits as f64 / 8.0);
+    match bits_per_key(bits, keys) {
+        Some(bits) => format!("{size}, {bits:.2} bits per key"),
+        None => size,
+    }
+}

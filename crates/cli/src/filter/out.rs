@@ -1,0 +1,120 @@
+//! Where a filter is written: a file that is there whole or not at all, or standard output.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+
+use crate::args::UsageError;
+use crate::input::named;
+
+/// An error, before any work is done, if `out` can't be what is written, or is what is read.
+pub(super) fn check<'a>(
+    out: &Path,
+    inputs: impl IntoIterator<Item = &'a Path>,
+    json: bool,
+) -> anyhow::Result<()> {
+    if is_stdout(out) {
+        if json {
+            return Err(UsageError("--json and --out - both go to standard output").into());
+        }
+        return Ok(());
+    }
+    ensure!(!out.is_dir(), "cannot write {}: a directory", named(out));
+    let (folder, _) = folder_and_name(out)?;
+    ensure!(folder.is_dir(), "cannot write {}: no such directory", named(out));
+    let place = |path: &Path| fs::canonicalize(path).ok();
+    if let Some(out_place) = place(out)
+        && out_place.is_file()
+        && inputs.into_iter().any(|input| place(input).as_ref() == Some(&out_place))
+    {
+        return Err(UsageError("--out is the file that is read").into());
+    }
+    Ok(())
+}
+
+/// Whether `-` is meant.
+pub(super) fn is_stdout(out: &Path) -> bool {
+    out.as_os_str() == "-"
+}
+
+/// Writes a filter.
+pub(super) fn write(out: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if is_stdout(out) {
+        let mut stdout = io::stdout().lock();
+        return stdout.write_all(bytes).and_then(|()| stdout.flush()).context("standard output");
+    }
+    // The target of a link is replaced, also where there is none yet, and the link stays.
+    let target = || Some(folder_and_name(out).ok()?.0.join(fs::read_link(out).ok()?));
+    let out = fs::canonicalize(out).ok().or_else(target).unwrap_or_else(|| out.to_owned());
+    let special = fs::metadata(&out).is_ok_and(|metadata| !metadata.is_file());
+    let written = if special { fs::write(&out, bytes) } else { replace(&out, bytes) };
+    written.with_context(|| format!("cannot write {}", named(&out)))
+}
+
+/// Writes a file beside its place, and renames it when all is on the disk.
+fn replace(out: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (folder, _) = folder_and_name(out)?;
+    // Not by the name of `out`, which may be as long as names can be.
+    let beside = Unfinished(folder.join(format!(".chainsieve-{}.tmp", std::process::id())));
+    let mut file = File::create_new(&beside.0)?;
+    if let Ok(metadata) = fs::metadata(out) {
+        file.set_permissions(metadata.permissions())?;
+    }
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside.0, out)
+}
+
+/// Removed, unless it was renamed.
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+fn folder_and_name(out: &Path) -> io::Result<(&Path, &std::ffi::OsStr)> {
+    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file");
+    let name = out.file_name().ok_or_else(no_name)?;
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Ok((folder.unwrap_or(Path::new(".")), name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_stays_beside_it() {
+        let folder = std::env::temp_dir().join(format!("chainsieve-out-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let out = folder.join("filter");
+        write(&out, b"one").expect("written");
+        write(&out, b"two").expect("written");
+        assert_eq!(fs::read(&out).expect("there"), b"two");
+        let names = || fs::read_dir(&folder).expect("a folder").count();
+        assert_eq!(names(), 1);
+        // The longest name there can be.
+        let long = folder.join("n".repeat(255));
+        write(&long, b"three").expect("written");
+        assert_eq!((fs::read(&long).expect("there"), names()), (b"three".to_vec(), 2));
+        #[cfg(unix)]
+        for (link, to) in [("link", "filter"), ("dangling", "not-yet")] {
+            let link = folder.join(link);
+            std::os::unix::fs::symlink(to, &link).expect("a link");
+            write(&link, b"four").expect("written");
+            assert!(link.is_symlink(), "the link stays");
+            assert_eq!(fs::read(folder.join(to)).expect("there"), b"four");
+        }
+        assert!(check(&out, [out.as_path()], false).is_err());
+        assert!(check(&out, [folder.join("keys").as_path()], true).is_ok());
+        assert!(check(&folder, [], false).is_err());
+        assert!(check(&folder.join("no/filter"), [], false).is_err());
+        assert!(check(Path::new("-"), [], false).is_ok());
+        assert!(check(Path::new("-"), [], true).is_err());
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+}

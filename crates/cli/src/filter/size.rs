@@ -1,0 +1,160 @@
+//! `filter size`.
+
+use chainsieve::filter::sizing::{Cost, Layout, SizingError};
+use serde_json::{Value, json};
+
+use super::chart::{self, Chart, Line, Stroke};
+use crate::args::membership::SizeArgs;
+use crate::input::write;
+use crate::output::{Exit, Page, Report, bytes, grouped, rate};
+
+/// Points of a line for each decade of rates.
+const POINTS: i32 = 10;
+/// The same of lines that are stairs.
+const STAIR_POINTS: i32 = 60;
+
+/// The lines of the chart, in the order of its colours. Fingerprints of several sizes are one
+/// line, of the size that takes least; the exact table would be far above all others.
+const LINES: [(&str, &[Layout]); 12] = [
+    ("floor: log2(1/rate)", &[Layout::Floor]),
+    ("bloom", &[Layout::Bloom]),
+    ("split-block-512", &[Layout::SplitBlock512]),
+    ("split-block-256", &[Layout::SplitBlock256]),
+    ("counting", &[Layout::Counting]),
+    ("scalable, grown 100-fold", &[Layout::Scalable]),
+    ("rolling", &[Layout::Rolling]),
+    ("cuckoo8, 12, 16", &[Layout::Cuckoo8, Layout::Cuckoo12, Layout::Cuckoo16]),
+    ("fuse8, 16", &[Layout::Fuse8, Layout::Fuse16]),
+    ("ribbon", &[Layout::Ribbon]),
+    ("partitioned", &[Layout::Partitioned]),
+    ("compressed", &[Layout::Compressed]),
+];
+
+pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
+    let &SizeArgs { keys, fpr, .. } = args;
+    let floor = Layout::Floor.cost(keys, fpr)?;
+    if let Some(path) = &args.svg {
+        write(path, chart::svg(&drawn(keys, fpr)).as_bytes())?;
+    }
+    let layouts = Layout::ALL.into_iter().filter(|layout| *layout != Layout::Floor);
+    let mut possible = Vec::new();
+    let mut impossible = Vec::new();
+    for layout in layouts {
+        match layout.cost(keys, fpr) {
+            Ok(cost) => possible.push((layout, cost)),
+            Err(SizingError::OutOfReach { best, .. }) => {
+                impossible.push((layout, format!("at best {}, at any size", rate(best))));
+            }
+            Err(error) => impossible.push((layout, error.to_string())),
+        }
+    }
+    possible.sort_by_key(|(_, cost)| cost.num_bits);
+    let mut page = Page::default();
+    page.fields(vec![
+        ("keys", grouped(keys)),
+        ("rate", format!("at most {} of other keys", rate(fpr))),
+        (
+            "floor",
+            format!("{:.2} bits per key: no filter of a fixed set takes less", floor.bits_per_key),
+        ),
+    ]);
+    page.line("");
+    let header = vec!["layout", "bits per key", "size", "hash functions", "rate", "lines", "can"];
+    page.table(header, possible.iter().map(|(layout, cost)| row(*layout, cost)).collect());
+    page.line("");
+    page.line("lines: cache lines that a probe reads, of a key that is not there or that is");
+    if !impossible.is_empty() {
+        page.line("");
+        page.line("not possible");
+        let names = impossible.iter().map(|(layout, why)| (layout.name(), why.clone()));
+        page.fields(names.collect());
+    }
+    let mut rows: Vec<Value> =
+        possible.iter().map(|(layout, cost)| cost_json(*layout, cost)).collect();
+    rows.extend(
+        impossible
+            .iter()
+            .map(|(layout, why)| json!({ "layout": layout.name(), "possible": false, "why": why })),
+    );
+    let json = json!({
+        "keys": keys,
+        "fpr": fpr,
+        "floor": floor.bits_per_key,
+        "layouts": rows,
+    });
+    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn row(layout: Layout, cost: &Cost) -> Vec<String> {
+    let can = [(cost.inserts, "insert"), (cost.removes, "remove"), (cost.merges, "merge")];
+    let can: Vec<_> = can.into_iter().filter(|(can, _)| *can).map(|(_, what)| what).collect();
+    vec![
+        layout.name().into(),
+        format!("{:.2}", cost.bits_per_key),
+        bytes(cost.num_bits as f64 / 8.0),
+        cost.hash_funcs.map_or_else(String::new, |number| number.to_string()),
+        rate(cost.fpr),
+        lines(cost),
+        if can.is_empty() { "only be asked".into() } else { can.join(", ") },
+    ]
+}
+
+/// Cache lines that a probe reads: of a stranger, and where it differs of a key.
+fn lines(cost: &Cost) -> String {
+    let (absent, present) =
+        (format!("{:.1}", cost.lines_absent), format!("{:.1}", cost.lines_present));
+    if absent == present { absent } else { format!("{absent} or {present}") }
+}
+
+fn cost_json(layout: Layout, cost: &Cost) -> Value {
+    json!({
+        "layout": layout.name(),
+        "possible": true,
+        "bits_per_key": cost.bits_per_key,
+        "bytes": cost.num_bits.div_ceil(8),
+        "hash_funcs": cost.hash_funcs,
+        "rate": cost.fpr,
+        "lines_absent": cost.lines_absent,
+        "lines_present": cost.lines_present,
+        "insert": cost.inserts,
+        "remove": cost.removes,
+        "merge": cost.merges,
+    })
+}
+
+fn drawn(keys: u64, asked: f64) -> Chart {
+    let rates = |points: i32| {
+        let rate = move |step| 10_f64.powf(-1.0 - f64::from(step) / f64::from(points));
+        (0..=chart::DECADES * points).map(rate)
+    };
+    let line = |(colour, (name, layouts)): (usize, (&str, &[Layout]))| {
+        let cost = |rate: f64| {
+            let bits = |layout: &Layout| Some(layout.cost(keys, rate).ok()?.bits_per_key);
+            Some((rate, layouts.iter().filter_map(bits).min_by(f64::total_cmp)?))
+        };
+        let is_stairs = layouts.len() > 1 || layouts == [Layout::Ribbon];
+        let points =
+            rates(if is_stairs { STAIR_POINTS } else { POINTS }).filter_map(cost).collect();
+        let stroke = match layouts {
+            [Layout::Floor] => Stroke::Dots,
+            // As much as classic ones, whose line is under its own.
+            [Layout::Partitioned] => Stroke::Dashes,
+            _ => Stroke::Line,
+        };
+        Line { name: name.to_owned(), colour, stroke, points }
+    };
+    let mut lines: Vec<_> = LINES.into_iter().enumerate().map(line).collect();
+    // The legend has the order of the lines at the right end.
+    let last = |line: &Line| line.points.last().map_or(0.0, |&(_, bits)| bits);
+    lines.sort_by(|a, b| last(b).total_cmp(&last(a)));
+    Chart {
+        title: "What a rate of false positives costs".into(),
+        subtitle: format!(
+            "{} keys; the smallest filter whose rate is at most the one below",
+            grouped(keys)
+        ),
+        asked,
+        lines,
+    }
+}
