@@ -19,6 +19,7 @@ use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::scan;
+use chainsieve::filter::{AnyFilter, CuckooFilter16, Filter, Insert, KeyHasher};
 use chainsieve::simd::Backend;
 
 /// The payload of a filter with one element, or nothing if it has no size.
@@ -78,4 +79,16 @@ pub fn logs(receipts: &[u8], root: B256, bloom: &[u8]) -> Option<Vec<Log>> {
     let receipts = BlockReceipts::from_rlp_list(receipts).ok()?;
     let verified = receipts.verify(root, BloomView::from_wire(bloom)).ok()?;
     Some(verified.logs().map(|log| log.log.clone()).collect())
+}
+
+/// Whether a key may be in the set of a filter as received; true if that cannot be read.
+pub fn may_contain(filter: &[u8], key: &[u8]) -> bool {
+    AnyFilter::decode(filter).map_or(true, |filter| filter.contains(key))
+}
+
+/// How many of the keys a filter for so many takes, or nothing if it has no size.
+pub fn inserted(keys: &[&[u8]], capacity: u64) -> Option<u64> {
+    let mut filter = CuckooFilter16::with_capacity(capacity, KeyHasher::xxh3(0)).ok()?;
+    keys.iter().try_for_each(|key| filter.insert(key).map(drop)).ok()?;
+    Some(filter.len())
 }
