@@ -2,6 +2,9 @@
 //!
 //! Without the variable these tests say so and pass; with `CI` set they fail instead.
 
+#[path = "filters/binomial.rs"]
+#[expect(clippy::cast_precision_loss, reason = "counts become rates")]
+mod binomial;
 #[path = "corpus/bip158.rs"]
 mod bip158;
 #[path = "corpus/bloom_index.rs"]
@@ -46,6 +49,9 @@ mod query_draws;
 #[path = "support/rng.rs"]
 #[expect(dead_code, reason = "not every kind of number is needed")]
 mod rng;
+#[path = "corpus/script_filters.rs"]
+#[expect(clippy::cast_precision_loss, reason = "counts become rates")]
+mod script_filters;
 mod slow_bip37;
 #[path = "support/tree_checks.rs"]
 mod tree_checks;
