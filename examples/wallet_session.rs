@@ -11,9 +11,10 @@ use std::time::Duration;
 use chainsieve::bitcoin::consensus::encode::deserialize_hex;
 use chainsieve::bitcoin::{Block, Network, ScriptBuf};
 use chainsieve::btc::bip37::wallet::{
-    Action, BlockInChain, Config, Event, FilterPolicy, Finding, Label, Message, Session, Watched,
+    Action, Config, Event, FilterPolicy, Finding, Label, Message, Session, Watched,
 };
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
+use chainsieve::btc::headers::BlockAt;
 
 /// Block 150,013 of the main chain.
 const BLOCK: &str = include_str!("../fixtures/bitcoin/blocks/mainnet_150013.json");
@@ -28,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut session = Session::new(Config::new(Network::Bitcoin, policy));
     let script = ScriptBuf::from_hex("76a91444be49d2bb148a12efe5210900ca4936cdff3b3d88ac")?;
     let label = Some(Label { keychain: 0, index: 0 });
-    let wanted = BlockInChain { hash: block.block_hash(), height: 150_013 };
+    let wanted = BlockAt { hash: block.block_hash(), height: 150_013 };
     let mut events = VecDeque::from([
         Event::Watch(vec![Watched::Script { script, label }]),
         Event::Connected,

@@ -1,12 +1,10 @@
-//! The house keeps its shape: imports point down, files stay short, `unsafe` stays in `simd` and in
+//! The house keeps its shape: imports point down, `unsafe` stays in `simd` and in
 //! one line that maps files.
 //!
 //! Each rule is a function from a file's path and text to its violations, tried first on small
 //! texts that break it.
 
 use std::path::{Path, PathBuf};
-
-const MAX_LINES: usize = 500;
 
 /// What a top-level module of the library may use of the others.
 fn may_use(module: &str) -> Option<&'static [&'static str]> {
@@ -113,12 +111,6 @@ fn runs_of_super(code: &str) -> Vec<usize> {
     code.split("super::").skip(1).map(count).collect()
 }
 
-fn too_long(path: &Path, text: &str) -> Vec<String> {
-    let lines = text.lines().count();
-    let message = format!("{}: {lines} lines, the limit is {MAX_LINES}", path.display());
-    if lines < MAX_LINES { Vec::new() } else { vec![message] }
-}
-
 /// The one file outside `src/simd` that may hold `unsafe`: a line that maps a sealed segment.
 const MAPS: &str = "crates/cli/src/eth/index/mapped.rs";
 
@@ -212,17 +204,6 @@ fn upward_imports_are_found() {
 
     let includes = "#[path = \"../../../src/btc/script.rs\"]\nmod script;";
     assert_eq!(reaches_into_the_library(Path::new("crates/cli/src/main.rs"), includes).len(), 1);
-}
-
-#[test]
-fn files_are_short() {
-    let directories = ["src", "crates", "tests", "examples", "benches", "fuzz"];
-    let files = directories.into_iter().flat_map(rust_files);
-    let wrong: Vec<_> = files.flat_map(|(path, text)| too_long(&path, &text)).collect();
-    assert_none(&wrong);
-
-    assert_eq!(too_long(Path::new("long.rs"), &"\n".repeat(MAX_LINES)).len(), 1);
-    assert_eq!(too_long(Path::new("short.rs"), &"\n".repeat(MAX_LINES - 1)).len(), 0);
 }
 
 /// Test binaries may count allocations, which takes an `unsafe impl`: they are not the library.

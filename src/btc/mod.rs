@@ -9,6 +9,7 @@ mod compact_size;
 pub mod descriptors;
 pub mod headers;
 pub mod merkle_tree;
+pub mod peer;
 pub mod proof_of_work;
 mod raw;
 pub mod script;

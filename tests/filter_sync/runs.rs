@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use chainsieve::btc::bip157::{Finding, Grade, Reason};
+use chainsieve::btc::bip157::{Finding, Reason};
+use chainsieve::btc::peer::Grade;
 
 use crate::lies::{Lie, Reach, Tamper};
 use crate::peers::Plan;

@@ -8,9 +8,10 @@ use chainsieve::bitcoin::bip158::FilterHash;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::{BlockHash, Network, ScriptBuf, Txid};
 use chainsieve::btc::bip157::server::FilterStore as _;
-use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Finding, Grade, PeerId, Reason};
+use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Finding, Reason};
 use chainsieve::btc::bip158::filter_hash;
 use chainsieve::btc::headers::HeaderChain;
+use chainsieve::btc::peer::{Grade, PeerId};
 
 use crate::peers::{Plan, Quirk, Session};
 use crate::rng::Rng;

@@ -11,11 +11,10 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_filter::{CFHeaders, CFilter};
 use chainsieve::bitcoin::{Block, Network, Transaction};
 use chainsieve::btc::bip157::server::{Answer, FilterServer, MemoryFilterStore};
-use chainsieve::btc::bip157::{
-    Action, Config, Event, FilterSync, Message, PeerId, Reason, VerifiedFilter,
-};
+use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Message, Reason, VerifiedFilter};
 use chainsieve::btc::bip158::BlockFilter;
 use chainsieve::btc::headers::HeaderChain;
+use chainsieve::btc::peer::PeerId;
 
 use crate::world::{NOW, World};
 

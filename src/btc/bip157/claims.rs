@@ -11,10 +11,11 @@ use std::vec::Vec;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::hashes::Hash as _;
 
+use super::CHECKPOINT_INTERVAL;
 use super::interval::{
     Answer, Height, Interval, SPAN, Voucher, first_of, interval_of, place_of, runs,
 };
-use super::{CHECKPOINT_INTERVAL, PeerId};
+use crate::btc::peer::PeerId;
 
 /// Heights are `int` in Core: from here on no height is wanted, and no number overflows.
 const MAX_FIRST: u32 = i32::MAX as u32;

@@ -12,12 +12,11 @@ use core::time::Duration;
 use super::interval::Answer;
 use super::peers::Asked;
 use super::sync::{FilterSync, Turn};
-use super::{
-    Action, FalseFilter, Finding, Message, PeerId, Reason, ScanBlock, VerifiedFilter, Why,
-};
+use super::{Action, FalseFilter, Finding, Message, Reason, ScanBlock, VerifiedFilter, Why};
 use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict, audit};
 use crate::btc::bip158::{BlockFilter, BoundBlock, Witnesses, filter_hash};
 use crate::btc::headers::BlockAt;
+use crate::btc::peer::PeerId;
 
 /// Blocks that one peer is asked for at a time.
 const BLOCKS_PER_PEER: usize = 4;

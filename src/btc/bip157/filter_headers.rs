@@ -14,10 +14,11 @@ use super::interval::{first_of, interval_of};
 use super::peers::{Asked, Peer};
 use super::sync::{FilterSync, Turn};
 use super::{
-    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, FalseFilter, Message, PeerId, Reason,
+    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, FalseFilter, Message, Reason,
     Violation,
 };
 use crate::btc::bip158::filter_header;
+use crate::btc::peer::PeerId;
 
 /// Disputed heights of one peer over which it is asked for no more claims.
 const MAX_DIFFERING: usize = CHECKPOINT_INTERVAL as usize;

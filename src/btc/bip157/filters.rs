@@ -11,10 +11,11 @@ use super::peers::Asked;
 use super::sync::{FilterSync, Turn};
 use super::{
     Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS,
-    Message, PeerId, Reason, VerifiedFilter, Violation, Why,
+    Message, Reason, VerifiedFilter, Violation, Why,
 };
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::BlockAt;
+use crate::btc::peer::PeerId;
 
 impl FilterSync {
     /// Asks for filters that nobody disputes, the lowest first.

@@ -6,8 +6,9 @@ use std::vec::Vec;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use core::time::Duration;
 
-use super::{CHECKPOINT_INTERVAL, PeerId};
+use super::CHECKPOINT_INTERVAL;
 use crate::btc::bip158::filter_header;
+use crate::btc::peer::PeerId;
 
 /// Heights of an interval: those above one checkpoint, up to the next. Interval 1 begins at
 /// height 1; the filter of the genesis block is known.

@@ -5,7 +5,8 @@ use std::vec::Vec;
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::Inventory;
 
-use super::{Event, Message, PeerId};
+use super::{Event, Message};
+use crate::btc::peer::PeerId;
 
 impl Event {
     /// The events of a peer's message: none for what the sync does not look into, which leaves

@@ -59,7 +59,6 @@ mod config;
 mod dispute;
 mod filter_headers;
 mod filters;
-mod grade;
 mod interval;
 mod messages;
 mod peers;
@@ -83,9 +82,9 @@ use core::time::Duration;
 use crate::btc::bip158::BlockFilter;
 use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::headers::{BlockAt, ChainEvent};
+use crate::btc::peer::{Grade, PeerId};
 
 pub use config::{Config, ConfigError, Limits};
-pub use grade::Grade;
 pub use persist::RestoreError;
 pub use sync::FilterSync;
 
@@ -103,10 +102,6 @@ pub const CHECKPOINT_INTERVAL: u32 = 1_000;
 /// 164 and more; each element takes 20 bits and its quotient, and the quotients sum up to at most
 /// 1.5 times the elements: less than 269,000 bytes.
 pub const MAX_FILTER_SIZE: usize = 300_000;
-
-/// A connection to a peer, numbered by the caller: a peer that connects again gets a new number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PeerId(pub u64);
 
 /// What the sync is told.
 #[derive(Debug, Clone, PartialEq, Eq)]

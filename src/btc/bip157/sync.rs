@@ -13,9 +13,10 @@ use super::claims::Claims;
 use super::dispute::Inspection;
 use super::interval::{Answer, runs};
 use super::peers::Peer;
-use super::{Action, Config, Event, Finding, Grade, PeerId, Reason, VerifiedFilter};
+use super::{Action, Config, Event, Finding, Reason, VerifiedFilter};
 use crate::btc::bip158::BlockFilter;
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
+use crate::btc::peer::{Grade, PeerId};
 
 /// The client's side of BIP157 with several peers. The [module](super) says how to drive it.
 #[derive(Debug, Clone)]

@@ -6,9 +6,9 @@ use std::vec::Vec;
 
 use bitcoin::bip158::FilterHash;
 
-use super::PeerId;
 use super::claims::{Claims, MAX_VOUCHERS};
 use super::interval::{Answer, Earlier, Interval, first_of, interval_of, place_of, runs};
+use crate::btc::peer::PeerId;
 
 impl Claims {
     /// Drops everything that liars claim. Returns the heights that were answered and for which

@@ -3,12 +3,11 @@
 use bitcoin::Network;
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{
-    Config, Event, FilterSync, Finding, Grade, Message, PeerId, VerifiedFilter, Why,
-};
+use crate::btc::bip157::{Config, Event, FilterSync, Finding, Message, VerifiedFilter, Why};
 use crate::btc::bip158::audit::{Prevouts, Refutation, Verdict, audit};
 use crate::btc::bip158::{BlockFilter, BoundBlock};
 use crate::btc::headers::{Anchor, HeaderChain};
+use crate::btc::peer::{Grade, PeerId};
 
 fn is_block(message: &Message) -> bool {
     matches!(message, Message::GetBlock(_))

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use bitcoin::Network;
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{
-    Action, Contradiction, Event, Finding, Grade, Message, PeerId, Reason, Why,
-};
+use crate::btc::bip157::{Action, Contradiction, Event, Finding, Message, Reason, Why};
 use crate::btc::bip158::{BlockFilter, filter_hash};
+use crate::btc::peer::{Grade, PeerId};
 
 /// A filter of height 15 without the script of the one output.
 fn empty() -> Vec<u8> {

@@ -6,8 +6,9 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Network, ScriptBuf};
 
 use super::world::{Known, Node, TestChain, World};
-use crate::btc::bip157::{Action, Config, Event, Grade, Message, PeerId, Why};
+use crate::btc::bip157::{Action, Config, Event, Message, Why};
 use crate::btc::bip158::filter_header;
+use crate::btc::peer::{Grade, PeerId};
 
 fn is_filters(message: &Message) -> bool {
     matches!(message, Message::GetCFilters(_))

@@ -3,7 +3,8 @@
 use bitcoin::Network;
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Config, Event, FilterSync, Grade, Message, Reason, RestoreError};
+use crate::btc::bip157::{Config, Event, FilterSync, Message, Reason, RestoreError};
+use crate::btc::peer::Grade;
 
 fn is_filters(message: &Message) -> bool {
     matches!(message, Message::GetCFilters(_))

@@ -6,7 +6,8 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::message_filter::{CFCheckpt, CFHeaders, CFilter};
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Contradiction, Event, MAX_FILTER_SIZE, PeerId, Reason, Violation};
+use crate::btc::bip157::{Contradiction, Event, MAX_FILTER_SIZE, Reason, Violation};
+use crate::btc::peer::PeerId;
 
 /// Twists each answer of one peer; another is honest. Returns why the former was disconnected.
 #[track_caller]

@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Action, Event, Finding, Grade, Message, PeerId, Reason};
+use crate::btc::bip157::{Action, Event, Finding, Message, Reason};
+use crate::btc::peer::{Grade, PeerId};
 
 fn mute(chain: &TestChain, mute: fn(&Message) -> bool) -> Node {
     Node { mute, ..Node::honest(chain) }

@@ -5,11 +5,10 @@ use bitcoin::bip158::FilterHeader;
 use bitcoin::hashes::Hash as _;
 
 use super::world::{Known, Node, TestChain, World};
-use crate::btc::bip157::{
-    Action, Config, ConfigError, Event, Finding, Grade, Message, PeerId, Reason, Why,
-};
+use crate::btc::bip157::{Action, Config, ConfigError, Event, Finding, Message, Reason, Why};
 use crate::btc::bip158::audit::{Prevouts, Refutation, Verdict, audit};
 use crate::btc::bip158::{BoundBlock, filter_hash, filter_header};
+use crate::btc::peer::{Grade, PeerId};
 
 fn is_filters(message: &Message) -> bool {
     matches!(message, Message::GetCFilters(_))

@@ -18,11 +18,11 @@ use bitcoin::{
 use core::time::Duration;
 
 use crate::btc::bip157::{
-    Action, BASIC_FILTER, Config, Event, FilterSync, Finding, Grade, Message, PeerId, Reason,
-    VerifiedFilter, Why,
+    Action, BASIC_FILTER, Config, Event, FilterSync, Finding, Message, Reason, VerifiedFilter, Why,
 };
 use crate::btc::bip158::{BlockFilter, filter_hash, filter_header};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
+use crate::btc::peer::{Grade, PeerId};
 
 /// The wallet's script.
 pub(super) fn wallet_script() -> ScriptBuf {

@@ -10,8 +10,9 @@ use bitcoin::{BlockHash, Transaction, Txid, Witness};
 use super::claims::Answer;
 use super::recent::Standing;
 use super::session::{Actions, InFlight, Session, report};
-use super::{BlockInChain, Finding, Relevance, RelevantTransaction};
+use super::{Finding, Relevance, RelevantTransaction};
 use crate::btc::bip37::{BloomFilter, Inclusion, MerkleBlock, Policy, Proof, ProofError};
+use crate::btc::headers::BlockAt;
 
 /// The most that the transactions of a block have without witness: a quarter of
 /// `MAX_BLOCK_WEIGHT`.
@@ -38,7 +39,7 @@ pub(super) struct OpenBlock {
 /// Where a confirmed transaction stands.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    block: BlockInChain,
+    block: BlockAt,
     index: u32,
     /// What the node's filter lacks of it is a reason to start over.
     counts: bool,
@@ -333,7 +334,7 @@ impl Session {
 
     /// Notes that `block` was answered without the scripts to come of keychains that have
     /// advanced: in it, before it, or by a transaction outside of blocks.
-    fn lowest_since_advance(&mut self, block: BlockInChain) {
+    fn lowest_since_advance(&mut self, block: BlockAt) {
         for lowest in self.advanced.values_mut() {
             if lowest.is_none_or(|lowest| block.height < lowest.height) {
                 *lowest = Some(block);

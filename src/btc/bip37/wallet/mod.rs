@@ -58,15 +58,7 @@ pub use session::Session;
 pub use watch::{Label, Received, Relevance, Spent, Watched};
 
 use super::{AddedData, BloomFilter, MerkleBlock, Proof, ProofError, SizingError};
-
-/// A block of the caller's chain of headers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockInChain {
-    /// Its hash.
-    pub hash: BlockHash,
-    /// Its height.
-    pub height: u32,
-}
+use crate::btc::headers::BlockAt;
 
 /// What a session is told. With the feature `std` it converts from `bitcoin`'s messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +72,7 @@ pub enum Event {
     /// keychain in one event.
     Watch(Vec<Watched>),
     /// The wallet wants these blocks filtered, in this order.
-    Request(Vec<BlockInChain>),
+    Request(Vec<BlockAt>),
     /// The height of the best header. With it, proofs say how deep a block is.
     Tip(u32),
     /// The chain of headers has changed from this height on: requests from there are dropped.
@@ -195,7 +187,7 @@ pub enum Finding {
     },
     /// Transactions may have been missed from here on. Request this block and all after it;
     /// requests not answered yet are dropped.
-    Refilter(BlockInChain),
+    Refilter(BlockAt),
     /// The filter should be loaded afresh.
     RefreshAdvised(RefreshReason),
     /// What the filter just loaded tells an observer. On the first filter of a session, and

@@ -13,10 +13,10 @@ use super::claims::Answer;
 use super::recent::Recent;
 use super::watch::WatchSet;
 use super::{
-    Action, BlockInChain, Config, Event, FilterPolicy, Finding, MatchStats, Message, PrivacyReport,
-    Watched,
+    Action, Config, Event, FilterPolicy, Finding, MatchStats, Message, PrivacyReport, Watched,
 };
 use crate::btc::bip37::{AddedData, BloomFilter, HeaderLink, MAX_FILTERADD_SIZE};
+use crate::btc::headers::BlockAt;
 
 /// A wallet's connection to a node with bloom filters, one at a time.
 ///
@@ -44,21 +44,21 @@ pub struct Session {
     pub(super) connection: Option<Connection>,
     /// Connections so far.
     pub(super) connections: u64,
-    pub(super) queue: VecDeque<BlockInChain>,
+    pub(super) queue: VecDeque<BlockAt>,
     pub(super) tip: Option<u32>,
     pub(super) stats: MatchStats,
     pub(super) refresh_advised: bool,
     /// Elements that the node's filter lacks.
     pub(super) filter_is_behind: bool,
     /// The lowest block from which transactions may have been missed.
-    pub(super) refilter: Option<BlockInChain>,
+    pub(super) refilter: Option<BlockAt>,
     /// The highest index used of each keychain.
     pub(super) used: BTreeMap<u32, u32>,
     /// Keychains that have advanced and got no scripts since; with the lowest block of the chain
     /// that was answered since, from the one that advanced it on.
-    pub(super) advanced: BTreeMap<u32, Option<BlockInChain>>,
+    pub(super) advanced: BTreeMap<u32, Option<BlockAt>>,
     pub(super) recent: Recent,
-    pub(super) missing: BTreeMap<Txid, (BlockInChain, u32)>,
+    pub(super) missing: BTreeMap<Txid, (BlockAt, u32)>,
     pub(super) answers: VecDeque<Answer>,
     last_parameters: Option<(usize, u32)>,
     /// The fences sent on this connection; the end is the next one. See [`ping_nonce`].
@@ -83,7 +83,7 @@ pub(super) struct Connection {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
-    pub(super) block: BlockInChain,
+    pub(super) block: BlockAt,
     pub(super) generation: u64,
     /// Its answers come before the `pong` of this fence.
     pub(super) fence: u64,
@@ -270,13 +270,13 @@ impl Session {
             .filter(|request| !request.superseded)
     }
 
-    pub(super) fn refilter_from(&mut self, block: BlockInChain) {
+    pub(super) fn refilter_from(&mut self, block: BlockAt) {
         if self.refilter.is_none_or(|lowest| block.height < lowest.height) {
             self.refilter = Some(block);
         }
     }
 
-    fn request(&mut self, blocks: Vec<BlockInChain>, actions: &mut Actions) {
+    fn request(&mut self, blocks: Vec<BlockAt>, actions: &mut Actions) {
         let room = self.config.limits.queued.saturating_sub(self.queue.len());
         let excess = blocks.len().saturating_sub(room);
         self.queue.extend(blocks.into_iter().take(room));

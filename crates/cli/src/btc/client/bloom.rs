@@ -6,11 +6,9 @@ use std::time::Duration;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
 use chainsieve::bitcoin::{BlockHash, Txid};
-use chainsieve::btc::bip37::wallet::{
-    Action, BlockInChain, Event, Finding, Label, Session, Watched,
-};
-use chainsieve::btc::bip157::{Grade, PeerId};
-use chainsieve::btc::headers::{ChainEvent, HeaderChain};
+use chainsieve::btc::bip37::wallet::{Action, Event, Finding, Label, Session, Watched};
+use chainsieve::btc::headers::{BlockAt, ChainEvent, HeaderChain};
+use chainsieve::btc::peer::{Grade, PeerId};
 
 use super::announcer::Announcer;
 use super::bloom_state::BloomState;
@@ -243,7 +241,7 @@ impl Bloom {
         let mut blocks = Vec::new();
         while self.requested <= end && blocks.len() < room {
             let Some(hash) = world.chain.hash_at(self.requested) else { break };
-            blocks.push(BlockInChain { hash, height: self.requested });
+            blocks.push(BlockAt { hash, height: self.requested });
             self.requested += 1;
         }
         if blocks.is_empty() {

@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Grade, PeerId, VerifiedFilter};
+use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, VerifiedFilter};
 use chainsieve::btc::headers::{BlockAt, ChainEvent, HeaderChain};
+use chainsieve::btc::peer::{Grade, PeerId};
 
 use super::compact_state::{CompactState, Kept};
 use super::compact_wallet::{CompactWallet, Wanted};

@@ -1,8 +1,9 @@
 //! What the filters' state machine says, in words.
 
 use chainsieve::bitcoin::bip158::FilterHash;
-use chainsieve::btc::bip157::{Contradiction, Finding, PeerId, Reason, Violation, Why};
+use chainsieve::btc::bip157::{Contradiction, Finding, Reason, Violation, Why};
 use chainsieve::btc::headers::BlockAt;
+use chainsieve::btc::peer::PeerId;
 
 /// Why a peer is let go, and whether it misbehaved.
 pub(super) fn reason(reason: &Reason) -> (String, bool) {

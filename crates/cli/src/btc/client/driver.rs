@@ -9,8 +9,8 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::p2p::message::{MAX_INV_SIZE, NetworkMessage};
 use chainsieve::bitcoin::p2p::message_blockdata::{GetHeadersMessage, Inventory};
-use chainsieve::btc::bip157::PeerId;
 use chainsieve::btc::headers::{ChainEvent, HeaderChain};
+use chainsieve::btc::peer::PeerId;
 
 use super::follower::{Follower, Order, Told, World};
 use super::header_store::HeaderStore;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
-use chainsieve::btc::bip157::PeerId;
 use chainsieve::btc::headers::{BlockAt, ChainEvent, HeaderChain};
+use chainsieve::btc::peer::PeerId;
 
 use crate::btc::p2p::handshake::Theirs;
 

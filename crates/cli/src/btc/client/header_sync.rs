@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::block::Header;
-use chainsieve::btc::bip157::PeerId;
 use chainsieve::btc::headers::{ChainEvent, HeaderChain, HeaderError, MAX_HEADERS};
+use chainsieve::btc::peer::PeerId;
 
 /// Headers of a branch that is too long for the side branches and is collected in one piece:
 /// more than twenty years of blocks, 94 MB.

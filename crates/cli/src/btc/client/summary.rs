@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use chainsieve::bitcoin::{Network, Work};
-use chainsieve::btc::bip157::Grade;
 use chainsieve::btc::headers::HeaderChain;
+use chainsieve::btc::peer::Grade;
 use serde_json::{Value, json};
 
 use crate::btc::p2p::pool::{Pool, service_names};

@@ -9,9 +9,9 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::{Network, Script};
 use chainsieve::btc::bip37::wallet::{Config, FilterPolicy, Session};
 use chainsieve::btc::bip157;
-use chainsieve::btc::bip157::PeerId;
 use chainsieve::btc::bip158::block_scan::History;
 use chainsieve::btc::headers::HeaderChain;
+use chainsieve::btc::peer::PeerId;
 use clap::Parser as _;
 use serde_json::Value;
 

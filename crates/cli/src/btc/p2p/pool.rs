@@ -14,7 +14,7 @@ use anyhow::{Context as _, anyhow};
 use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
-use chainsieve::btc::bip157::PeerId;
+use chainsieve::btc::peer::PeerId;
 
 use super::addresses::{AddressBook, Entry, State, Target, ask_seed, default_port, seeds};
 use super::connection::{Connection, Incoming, SendError};

@@ -9,10 +9,11 @@ use bitcoin::{Block, Network, OutPoint, PublicKey, ScriptBuf, Transaction, Txid}
 
 use super::node::{Random, World, block, chain, is_complaint, script, stranger, tx, watched};
 use crate::btc::bip37::wallet::{
-    Action, BlockInChain, Config, Event, FilterPolicy, Finding, Label, Message, PrivacyReport,
-    RefreshReason, Session, Watched,
+    Action, Config, Event, FilterPolicy, Finding, Label, Message, PrivacyReport, RefreshReason,
+    Session, Watched,
 };
 use crate::btc::bip37::{Depth, HeaderLink, UpdateMode};
+use crate::btc::headers::BlockAt;
 
 fn policy() -> FilterPolicy {
     FilterPolicy::new(0xdead_beef)
@@ -330,7 +331,7 @@ fn a_real_block() {
     world.event(Event::Watch(vec![Watched::Script { script, label: None }]));
     world.event(Event::Connected);
     world.event(Event::Tip(150_020));
-    world.event(Event::Request(vec![BlockInChain { hash: world.at(0).hash, height: 150_013 }]));
+    world.event(Event::Request(vec![BlockAt { hash: world.at(0).hash, height: 150_013 }]));
     world.settle();
     assert_eq!(world.relevant(), own);
     assert_eq!(world.count(is_complaint), 0);

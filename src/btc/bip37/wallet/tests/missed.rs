@@ -4,7 +4,8 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, ScriptBuf, Transaction, Txid, WPubkeyHash};
 
 use super::node::{World, block, script, tx, watched};
-use crate::btc::bip37::wallet::{BlockInChain, Event, FilterPolicy, Finding, Label, Watched};
+use crate::btc::bip37::wallet::{Event, FilterPolicy, Finding, Label, Watched};
+use crate::btc::headers::BlockAt;
 
 /// A transaction that pays to the wallet's script number `index`.
 fn pay(index: u32) -> Transaction {
@@ -48,7 +49,7 @@ fn a_reorganization_between_an_advance_and_its_scripts() {
     let want = twenty.compute_txid();
     let blocks = vec![block(7, vec![five.clone()]), block(7, vec![five, twenty])];
     let mut world = world(6, blocks);
-    let at = |world: &World, i| BlockInChain { height: 7, ..world.at(i) };
+    let at = |world: &World, i| BlockAt { height: 7, ..world.at(i) };
     let (old, new) = (at(&world, 0), at(&world, 1));
     world.event(Event::Request(vec![old]));
     world.settle();

@@ -14,10 +14,11 @@ use bitcoin::{
 };
 
 use crate::btc::bip37::wallet::{
-    Action, BlockInChain, Config, Event, FilterPolicy, Finding, Label, Message, Session,
-    TransactionInBlock, Watched,
+    Action, Config, Event, FilterPolicy, Finding, Label, Message, Session, TransactionInBlock,
+    Watched,
 };
 use crate::btc::bip37::{BloomFilter, MerkleBlock};
+use crate::btc::headers::BlockAt;
 use crate::btc::merkle_tree::{MerklePath, merkle_root};
 
 /// A small generator of numbers: xorshift.
@@ -207,8 +208,8 @@ impl World {
         self.session = Self::session(*self.session.filter_policy(), in_flight);
     }
 
-    pub(super) fn at(&self, height: usize) -> BlockInChain {
-        BlockInChain { hash: self.blocks[height].block_hash(), height: height as u32 }
+    pub(super) fn at(&self, height: usize) -> BlockAt {
+        BlockAt { hash: self.blocks[height].block_hash(), height: height as u32 }
     }
 
     pub(super) fn request_from(&mut self, height: usize) {
