@@ -337,7 +337,10 @@ impl FilterSync {
         let kept = self.wanted.values().map(|wanted| wanted.contents.len()).sum::<usize>();
         let has_room = kept < self.config.limits.kept_filters;
         let wanted = self.want(at);
-        wanted.why = why;
+        // A match stays one: the caller waits for the block, whatever else it is good for.
+        if wanted.why != Why::Matched {
+            wanted.why = why;
+        }
         wanted.contents.extend(content.filter(|_| has_room));
     }
 

@@ -13,7 +13,7 @@ use super::claims::Claims;
 use super::dispute::Inspection;
 use super::interval::{Answer, runs};
 use super::peers::Peer;
-use super::{Action, Config, Event, Finding, Reason, VerifiedFilter};
+use super::{Action, Config, Event, Finding, Reason, VerifiedFilter, Why};
 use crate::btc::bip158::BlockFilter;
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
@@ -123,12 +123,44 @@ impl FilterSync {
     /// The height up to which every block, from the first wanted on, is answered; `None` if the
     /// first is not.
     ///
-    /// The block of a hit given back with [`Event::Matched`] may still be on its way.
+    /// The block of a hit given back with [`Event::Matched`] may still be awaited:
+    /// [`settled_to`](Self::settled_to) stays below it.
     pub fn answered_to(&self) -> Option<u32> {
         if !self.genesis_answered {
             return None;
         }
         self.claims.answered_to().or((self.config.first == 0).then_some(0))
+    }
+
+    /// The height up to which everything is settled, from the first wanted on: each height has an
+    /// answer that counts now, and no block is awaited for a match at or below it. `None` if that
+    /// does not hold for the first.
+    ///
+    /// A caller that has scanned each [`Action::Block`] up to this height has seen everything. It
+    /// can fall: by [`Action::Reopened`], [`Event::Rescan`], a reorganisation.
+    ///
+    /// # Cost
+    /// In the order of 1,000 looks, however long the chain.
+    pub fn settled_to(&self) -> Option<u32> {
+        let answered = self.answered_to()?;
+        // The answer of such a height may count, be withdrawn and count again meanwhile: the filter
+        // is not handed over a second time, so that only the block tells what the wallet has there.
+        let below = match self.first_awaited() {
+            Some(awaited) => awaited.checked_sub(1)?,
+            None => answered,
+        };
+        Some(answered.min(below)).filter(|settled| *settled >= self.config.first)
+    }
+
+    /// The lowest height whose block is awaited since its filter [matched](Event::Matched), whatever
+    /// has become of its answer since: until it comes, a block above it may spend a coin that it
+    /// holds.
+    pub fn first_awaited(&self) -> Option<u32> {
+        let lowest = |open: &BTreeMap<u32, Inspection>| {
+            let matched = |(_, open): &(&u32, &Inspection)| open.why == Why::Matched;
+            open.iter().find(matched).map(|(height, _)| *height)
+        };
+        lowest(&self.inspections).into_iter().chain(lowest(&self.wanted)).min()
     }
 
     /// The heights, in runs, whose answer does not count, or has not come: those without a

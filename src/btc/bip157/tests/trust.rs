@@ -14,6 +14,45 @@ fn is_filters(message: &Message) -> bool {
     matches!(message, Message::GetCFilters(_))
 }
 
+/// The filter of a block as if it paid to one script more: it matches what the block does, and the
+/// block refutes it.
+fn with_another(chain: &TestChain, height: u32) -> Vec<u8> {
+    let mut block = chain.blocks[height as usize].clone();
+    let mut more = block.txdata[0].output[0].clone();
+    more.script_pubkey = bitcoin::ScriptBuf::from(vec![1, 2, 3]);
+    block.txdata[0].output.push(more);
+    let scripts = Vec::<bitcoin::ScriptBuf>::new();
+    crate::btc::bip158::BlockFilter::from_prevout_scripts(&block, &scripts).unwrap().content
+}
+
+/// A block that is awaited for a match keeps the height from being settled, whatever becomes of its
+/// answer meanwhile.
+#[test]
+fn a_match_is_settled_by_its_block() {
+    let chain = TestChain::new(60);
+    let mut world = World::new(&chain, World::config());
+    let mute = |message: &Message| matches!(message, Message::GetBlock(_));
+    // A match, which its block refutes.
+    world.connect(1, Node { mute, ..Node::lying(&chain, &[(5, with_another(&chain, 5))]) });
+    world.settle();
+    assert_eq!(world.sync.answered_to(), Some(60));
+    assert_eq!((world.sync.first_awaited(), world.sync.settled_to()), (Some(5), Some(4)));
+    world.event(Event::Block(None, Box::new(chain.blocks[5].clone())));
+    assert!(matches!(world.reasons()[..], [(PeerId(1), Reason::FalseFilter(_))]));
+    assert!(world.sync.answered_to().is_none_or(|to| to < 6));
+    // Another confirms all that it said besides.
+    world.connect(2, Node { mute, ..Node::honest(&chain) });
+    world.settle();
+    assert_eq!(world.sync.answered_to(), Some(60));
+    for &height in chain.truth().range(6..) {
+        let awaited = world.sync.first_awaited();
+        assert_eq!((awaited, world.sync.settled_to()), (Some(height), Some(height - 1)));
+        world.event(Event::Block(None, Box::new(chain.blocks[height as usize].clone())));
+    }
+    assert_eq!((world.sync.first_awaited(), world.sync.settled_to()), (None, Some(60)));
+    world.assert_complete(&chain);
+}
+
 /// A liar alone is believed; whoever comes later is asked about everything.
 #[test]
 fn an_honest_peer_that_comes_late_reopens_what_it_denies() {

@@ -4,7 +4,7 @@
 //! A block shows a spend only of a coin that is known, so that blocks are looked at in the order of
 //! the chain: one that comes early is held until those that were asked for before it have come.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, VerifiedFilter};
@@ -42,11 +42,11 @@ pub(crate) struct Compact {
     state: CompactState,
     pub(crate) wallet: Option<CompactWallet>,
     first: u32,
-    /// The chain up to the last height that is wanted, where that is not the tip.
-    limited: Option<(u32, HeaderChain)>,
+    /// The last height that is wanted; `None` follows the tip.
+    last: Option<u32>,
+    /// The chain up to that height, once the chain has gone beyond it.
+    limited: Option<HeaderChain>,
     peers: BTreeMap<PeerId, Peer>,
-    /// Heights whose filter matched and whose block is on its way.
-    pending: BTreeSet<u32>,
     held: BTreeMap<u32, Wanted>,
     held_bytes: usize,
     /// Heights answered in a row with one grade, not told yet.
@@ -70,9 +70,8 @@ impl Compact {
         last: Option<u32>,
         chain: &HeaderChain,
     ) -> anyhow::Result<Self> {
-        let limited =
-            last.filter(|last| *last < chain.tip().height).map(|last| (last, limit(chain, last)));
-        let known = limited.as_ref().map_or(chain, |(_, limited)| limited);
+        let limited = last.filter(|last| *last < chain.tip().height).map(|last| limit(chain, last));
+        let known = limited.as_ref().unwrap_or(chain);
         let (sync, kept) = state.restore(config, known);
         let mut rescan = kept.as_ref().and_then(|kept| kept.again);
         if let Some(wallet) = &mut wallet {
@@ -87,9 +86,9 @@ impl Compact {
             state,
             wallet,
             first: config.first,
+            last,
             limited,
             peers: BTreeMap::new(),
-            pending: BTreeSet::new(),
             held: BTreeMap::new(),
             held_bytes: 0,
             run: None,
@@ -120,7 +119,7 @@ impl Compact {
     }
 
     fn end(&self, chain: &HeaderChain) -> u32 {
-        self.limited.as_ref().map_or(chain.tip().height, |(last, _)| *last)
+        self.last.unwrap_or(u32::MAX).min(chain.tip().height)
     }
 
     /// Tells the state machine, and does what it wants.
@@ -132,12 +131,15 @@ impl Compact {
                 Event::Block(Some(peer), _) => Some(*peer),
                 _ => None,
             };
-            let chain = self.limited.as_ref().map_or(world.chain, |(_, limited)| limited);
+            let chain = self.limited.as_ref().unwrap_or(world.chain);
             for action in self.sync.handle(chain, event, world.now) {
                 self.active = world.now;
                 self.act(action, from, &mut orders, &mut events)?;
             }
-            events.extend(self.scan_ready(world)?);
+            // Only once the machine has been told of every match does it know which blocks come first.
+            if events.is_empty() {
+                events.extend(self.scan_ready(world)?);
+            }
         }
         Ok(orders)
     }
@@ -166,7 +168,6 @@ impl Compact {
             Action::Block(block) => {
                 self.progress += 1;
                 let height = block.at.height;
-                self.pending.remove(&height);
                 self.note(height, Grade::Scanned)?;
                 let peer = from.and_then(|id| self.peers.get(&id)).map(|peer| peer.name.clone());
                 if self.wallet.is_some() {
@@ -177,7 +178,6 @@ impl Compact {
                 }
             }
             Action::Reopened(from, to) => {
-                self.pending.retain(|height| !(from..=to).contains(height));
                 self.flush()?;
                 if let Some(wallet) = &mut self.wallet {
                     wallet.announcer.reopened(from, to)?;
@@ -224,10 +224,8 @@ impl Compact {
     fn ask(&mut self, filter: VerifiedFilter) -> anyhow::Result<Option<Box<VerifiedFilter>>> {
         let (height, grade) = (filter.at.height, filter.grade);
         if self.wallet.as_mut().is_some_and(|wallet| wallet.may_concern(&filter.filter)) {
-            self.pending.insert(height);
             return Ok(Some(Box::new(filter)));
         }
-        self.pending.remove(&height);
         self.note(height, grade)?;
         Ok(None)
     }
@@ -238,8 +236,8 @@ impl Compact {
         let mut events = Vec::new();
         let reached = self.answered_to().map_or(self.first, |answered| answered.saturating_add(1));
         while let Some((&height, _)) = self.held.first_key_value() {
-            let pending = self.pending.first().is_some_and(|pending| *pending < height);
-            if (pending || height > reached) && self.held_bytes <= MAX_HELD {
+            let waits = self.sync.first_awaited().is_some_and(|awaited| awaited < height);
+            if (waits || height > reached) && self.held_bytes <= MAX_HELD {
                 break;
             }
             let Some(wanted) = self.release(height) else { break };
@@ -291,7 +289,6 @@ impl Compact {
         let gone = disconnected(events);
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
             self.flush()?;
-            self.pending.retain(|height| *height < lowest);
             while let Some((&height, _)) = self.held.range(lowest..).next() {
                 self.release(height);
             }
@@ -299,15 +296,17 @@ impl Compact {
                 wallet.roll_back(lowest.saturating_sub(1), &gone, world.chain)?;
             }
         }
-        let Some((last, limited)) = &mut self.limited else {
+        let is_beyond = |last: &u32| self.limited.is_some() || *last < world.chain.tip().height;
+        let Some(last) = self.last.filter(is_beyond) else {
             return self.feed(Event::Chain(events.to_vec()), world);
         };
         // Only what is up to the last height wanted matters.
-        let lowest = gone.iter().filter(|at| at.height <= *last).min_by_key(|at| at.height);
-        if lowest.is_none() && limited.tip().height >= *last {
+        let lowest = gone.iter().filter(|at| at.height <= last).min_by_key(|at| at.height);
+        let reaches = |limited: &HeaderChain| limited.tip().height >= last;
+        if lowest.is_none() && self.limited.as_ref().is_some_and(reaches) {
             return Ok(Vec::new());
         }
-        *limited = limit(world.chain, *last);
+        self.limited = Some(limit(world.chain, last));
         let gone = lowest.map(|at| ChainEvent::Disconnected { at: *at });
         self.feed(Event::Chain(gone.into_iter().collect()), world)
     }
@@ -323,7 +322,7 @@ impl Compact {
         peer.height = Some(height);
         // Who has a block has those below.
         let hash = match &self.limited {
-            Some((last, limited)) if height > *last => limited.tip().hash,
+            Some(limited) if height > limited.tip().height => limited.tip().hash,
             _ => hash,
         };
         self.feed(Event::PeerTip(id, hash), world)
@@ -381,8 +380,8 @@ impl Follower for Compact {
 
     fn is_caught_up(&mut self, world: World<'_>) -> bool {
         let end = self.end(world.chain);
-        let answered = end < self.first || self.answered_to().is_some_and(|to| to >= end);
-        if !answered || !self.pending.is_empty() || !self.held.is_empty() {
+        let is_settled = end < self.first || self.sync.settled_to().is_some_and(|to| to >= end);
+        if !is_settled || !self.held.is_empty() {
             return false;
         }
         if world.now.saturating_sub(self.active) > self.patience {
@@ -415,7 +414,7 @@ impl Follower for Compact {
 
     fn save(&mut self, chain: &HeaderChain) -> anyhow::Result<()> {
         let next = self.wallet.as_ref().map(CompactWallet::next_indices).unwrap_or_default();
-        let chain = self.limited.as_ref().map_or(chain, |(_, limited)| limited);
+        let chain = self.limited.as_ref().unwrap_or(chain);
         let again = self.held.first_key_value().map(|(height, _)| *height);
         let hits = self.wallet.as_ref().map_or(0, |wallet| wallet.announcer.ledger().written());
         self.state.save(&Kept { next, again, hits }, &self.sync, chain)

@@ -24,8 +24,10 @@ pub(crate) enum Fault {
     NoTransactions,
     /// Its merkleblocks have a tree that is none.
     BadTree,
-    /// Its filters lack every script but the coinbase's.
+    /// Its filters have one script, which no block pays.
     EmptyFilters,
+    /// Its filters lack every script but the coinbase's: false where a block has more.
+    CoinbaseFilters,
 }
 
 /// A node with a chain of blocks.
@@ -72,11 +74,14 @@ impl Node {
             }
             // Of the genesis block everyone knows it.
             let is_genesis = block.header.prev_blockhash == BlockHash::all_zeros();
-            let lies = self.fault == Some(Fault::EmptyFilters) && !is_genesis;
-            let filter = if lies {
+            let fault = self.fault.filter(|_| !is_genesis);
+            let empty = fault == Some(Fault::EmptyFilters);
+            let filter = if empty || fault == Some(Fault::CoinbaseFilters) {
                 let mut honest = block.clone();
                 honest.txdata.truncate(1);
-                honest.txdata[0].output[0].script_pubkey = ScriptBuf::from(vec![0x51]);
+                if empty {
+                    honest.txdata[0].output[0].script_pubkey = ScriptBuf::from(vec![0x51]);
+                }
                 let filter = BlockFilter::from_prevout_scripts::<ScriptBuf>(&honest, &[]).unwrap();
                 BlockFilter { block_hash: block.block_hash(), content: filter.content }
             } else {

@@ -333,6 +333,41 @@ fn a_liar_about_filters_is_found_out_and_hides_nothing() {
     }
 }
 
+/// More hits than blocks are fetched at a time, and a liar whose claims they rest on is convicted
+/// while most of them wait: an honest peer then confirms the filters. Whenever "caught up" could be
+/// said, each block that the wallet needs has been scanned.
+#[test]
+fn caught_up_waits_for_blocks_of_hits_whose_filters_were_withdrawn_and_confirmed() {
+    for lie in [2, 20, 39] {
+        let scratch = Scratch::new("world-settled-157");
+        let mut blocks = extend(&[], &vec![plan(1); lie - 1]);
+        // The liar's filter lacks the second transaction's output, which the block proves.
+        let coin = coinbase_of(&blocks[0]);
+        let twice = Plan { txs: vec![(vec![coin], vec![script(8)])], ..plan(1) };
+        blocks = extend(&blocks, &[twice]);
+        blocks = extend(&blocks, &vec![plan(1); 200]);
+        let end = u32::try_from(blocks.len()).unwrap();
+        let expected = truth(&blocks, &[script(1)], (0, end));
+        let liar = Node::new(&blocks, Some(Fault::CoinbaseFilters));
+        let mut world = World::<Compact>::new(&scratch, &[item(&script(1))], (0, None), &[liar]);
+        // It connects once the liar has been banned, and nothing else happens.
+        world.nodes.push(Node::new(&blocks, None));
+        let mut found = BTreeSet::new();
+        let mut times = 0;
+        for _ in 0..3_000 {
+            world.step();
+            found.extend(set(&world.lines()));
+            if world.core.look_for_end(world.now).unwrap() {
+                let missing = expected.difference(&found).count();
+                assert_eq!((missing, found.len()), (0, expected.len()), "lie at {lie}");
+                times += 1;
+            }
+        }
+        assert!(times > 0);
+        assert!(matches!(world.banned.as_slice(), [(0, _)]), "{:?}", world.banned);
+    }
+}
+
 #[test]
 fn what_peers_agree_on_is_graded() {
     let scratch = Scratch::new("world-graded-157");
@@ -371,6 +406,40 @@ fn rescan_of_a_range<F: Kept>(name: &str) {
 fn a_range_is_looked_through_and_no_more() {
     rescan_of_a_range::<Bloom>("world-range-37");
     rescan_of_a_range::<Compact>("world-range-157");
+}
+
+/// The last height wanted is the tip, or above it: blocks that come later are not looked at beyond it.
+fn range_up_to_the_tip<F: Kept>(name: &str) {
+    for above in [0, 1, 3] {
+        let scratch = Scratch::new(&format!("{name}-{above}"));
+        let blocks = extend(&[], &vec![plan(1); 5]);
+        let items = [item(&script(1))];
+        let nodes = [Node::new(&blocks, None)];
+        let mut world = World::<F>::new(&scratch, &items, (0, Some(5 + above)), &nodes);
+        for _ in 0..3 {
+            world.step();
+        }
+        let more = extend(&blocks, &vec![plan(1); 6]);
+        world.announce(0, Node::new(&more, None));
+        for _ in 0..8 {
+            world.step();
+        }
+        world.run();
+        let expected = truth(&more, &[script(1)], (0, 5 + above));
+        assert_eq!(set(&world.lines()), expected, "{above} above the tip");
+        // A reorganization that crosses the last height.
+        let other = extend(&more[..3], &vec![plan(1); 10]);
+        world.announce(0, Node::new(&other, None));
+        world.run();
+        let expected: BTreeSet<_> = truth(&other, &[script(1)], (4, 5 + above));
+        assert_eq!(set(&world.lines()), expected, "{above} above the tip");
+    }
+}
+
+#[test]
+fn a_range_up_to_the_tip_ends_there_whatever_comes() {
+    range_up_to_the_tip::<Bloom>("world-to-37");
+    range_up_to_the_tip::<Compact>("world-to-157");
 }
 
 #[test]
