@@ -7,7 +7,7 @@ use bitcoin::bip158::FilterHash;
 use bitcoin::p2p::message_filter::{CFilter, GetCFilters};
 
 use super::interval::{Answer, first_of, runs};
-use super::peers::Asked;
+use super::peers::{Asked, Request};
 use super::sync::{FilterSync, Turn};
 use super::{
     Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS,
@@ -118,7 +118,7 @@ impl FilterSync {
         let stop = turn.block_at(last).expect("peers have shown it in the chain");
         let message =
             GetCFilters { filter_type: BASIC_FILTER, start_height: start, stop_hash: stop.hash };
-        let asked = Asked::Filters { start, expected, done: 0, for_dispute };
+        let asked = Asked::Filters { start, expected, done: 0, for_dispute, holds_to: None };
         self.peers.get_mut(&id).expect("it is connected").ask(asked, stop, turn.now);
         turn.actions.push(Action::Send(id, Message::GetCFilters(message)));
         last
@@ -126,44 +126,37 @@ impl FilterSync {
 
     pub(super) fn take_filter(&mut self, id: PeerId, message: CFilter, turn: &mut Turn<'_>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let mut is_asked = false;
-        let mut stale = None;
-        let mut due = None;
-        for (place, request) in peer.requests.iter().enumerate() {
-            let Asked::Filters { start, expected, done, .. } = &request.asked else { continue };
-            is_asked = true;
-            let height = start + u32::try_from(*done).expect("1,000 at most");
-            if turn.chain.hash_at(height) == Some(message.block_hash) {
-                due.get_or_insert((place, height, expected[*done]));
-            } else if request.is_stale(turn.chain) {
-                stale.get_or_insert(place);
-            }
+        let bytes = message.filter.len();
+        if !peer.requests.iter().any(Request::is_for_filters) {
+            return self.violate(id, Violation::Unsolicited, turn);
         }
-        if message.filter_type != BASIC_FILTER && is_asked {
+        if message.filter_type != BASIC_FILTER {
             return self.violate(id, Violation::FilterType(message.filter_type), turn);
         }
-        let Some(place) = due.map(|(place, ..)| place).or(stale) else {
-            let violation = if is_asked {
-                Violation::WrongBlock(message.block_hash)
-            } else {
-                Violation::Unsolicited
-            };
-            return self.violate(id, violation, turn);
-        };
-        peer.count_filter(place, turn.now);
-        let Some((_, height, claimed)) = due else { return };
-        let at = BlockAt { height, hash: message.block_hash };
-        let bytes = message.filter.len();
         if bytes > MAX_FILTER_SIZE {
             let violation = Violation::OversizedFilter { bytes, limit: MAX_FILTER_SIZE };
             return self.violate(id, violation, turn);
         }
         let sent = filter_hash(&message.filter);
-        if sent != claimed {
-            let contradiction = Contradiction::Filter { at, claimed, sent };
-            return self.convict(&[id], false, &Reason::ContradictsItself(contradiction), turn);
+        let height = turn.chain.height_of(&message.block_hash);
+        let answered = match peer.explain_filter(height, sent) {
+            Ok(request) => request,
+            Err(None) => {
+                return self.violate(id, Violation::WrongBlock(message.block_hash), turn);
+            }
+            Err(Some((height, claimed))) => {
+                let at = BlockAt { height, hash: message.block_hash };
+                let contradiction = Contradiction::Filter { at, claimed, sent };
+                let reason = Reason::ContradictsItself(contradiction);
+                return self.convict(&[id], false, &reason, turn);
+            }
+        };
+        peer.count_filter(answered, turn.now);
+        // A filter is worth its hash, whatever it was asked for.
+        if let Some(height) = height {
+            let at = BlockAt { height, hash: message.block_hash };
+            self.take_content(at, sent, message.filter, turn);
         }
-        self.take_content(at, sent, message.filter, turn);
     }
 
     /// Takes a filter whose hash is the one that its sender claims.

@@ -14,6 +14,8 @@ use crate::btc::headers::{BlockAt, HeaderChain};
 const STRANGE_TIPS: usize = 4;
 /// Patience for an overdue answer, over which the peer is disconnected.
 const LAST_PATIENCE: u32 = 3;
+/// Stale requests for filters that are kept for each peer, for what may still come.
+const MAX_STALE: usize = 64;
 /// So many filters are a request's worth of patience.
 const FILTERS_PER_PATIENCE: usize = 100;
 
@@ -24,7 +26,14 @@ pub(super) enum Asked {
     /// Filter hashes from this height to the stop.
     Headers { start: u32 },
     /// Filters from this height to the stop; with the hashes that the peer claims.
-    Filters { start: u32, expected: Vec<FilterHash>, done: usize, for_dispute: bool },
+    Filters {
+        start: u32,
+        expected: Vec<FilterHash>,
+        done: usize,
+        for_dispute: bool,
+        /// Where a reorganisation made the request stale: the last height whose block stayed.
+        holds_to: Option<u32>,
+    },
     /// The block at the stop.
     Block,
 }
@@ -44,8 +53,43 @@ impl Request {
         chain.hash_at(self.stop.height) != Some(self.stop.hash)
     }
 
-    /// How long it is overdue.
+    pub(super) fn is_for_filters(&self) -> bool {
+        matches!(self.asked, Asked::Filters { .. })
+    }
+
+    /// A request for filters whose stop has left the chain.
+    fn is_stale_for_filters(&self) -> bool {
+        matches!(self.asked, Asked::Filters { holds_to: Some(_), .. })
+    }
+
+    /// Whether a stale request for filters may be what this filter answers: one of a block that has
+    /// left the chain, or of one that stayed. No more is known of it: a node answers it with the
+    /// blocks as they were, or passes over it.
+    fn may_explain(&self, height: Option<u32>, hash: FilterHash) -> bool {
+        let Asked::Filters { start, expected, holds_to: Some(_), .. } = &self.asked else {
+            return false;
+        };
+        let Some(height) = height else { return true };
+        let place = height.checked_sub(*start).map(|place| place as usize);
+        place.and_then(|place| expected.get(place)) == Some(&hash)
+    }
+
+    /// The height and the hash of the next filter that a request in force is to bring.
+    fn next_filter(&self) -> Option<(u32, FilterHash)> {
+        match &self.asked {
+            Asked::Filters { start, expected, done, holds_to: None, .. } => {
+                let height = start.checked_add(u32::try_from(*done).ok()?)?;
+                Some((height, *expected.get(*done)?))
+            }
+            _ => None,
+        }
+    }
+
+    /// How long it is overdue; a stale request never is.
     fn overdue(&self, now: Duration, patience: Duration) -> Option<Duration> {
+        if self.is_stale_for_filters() {
+            return None;
+        }
         let parts = match &self.asked {
             Asked::Filters { expected, .. } => 1 + expected.len() / FILTERS_PER_PATIENCE,
             _ => 1,
@@ -58,7 +102,8 @@ impl Request {
     /// Whether the filter of this height is still to come.
     pub(super) fn brings_filter(&self, height: u32) -> bool {
         match &self.asked {
-            Asked::Filters { start, expected, done, .. } => {
+            // A node need not answer a stale request: what it covers is asked for again.
+            Asked::Filters { start, expected, done, holds_to: None, .. } => {
                 let place = height.checked_sub(*start).map(|place| place as usize);
                 place.is_some_and(|place| (*done..expected.len()).contains(&place))
             }
@@ -148,6 +193,55 @@ impl Peer {
             self.reported = 0;
             self.end = None;
         }
+        for request in &mut self.requests {
+            if let Asked::Filters { holds_to, .. } = &mut request.asked
+                && request.stop.height > height
+            {
+                *holds_to = Some(holds_to.map_or(height, |before| before.min(height)));
+            }
+        }
+        // A node that never answers them must not fill the memory.
+        while self.requests.iter().filter(|request| request.is_stale_for_filters()).count()
+            > MAX_STALE
+        {
+            self.take(Request::is_stale_for_filters);
+        }
+    }
+
+    /// The request that a filter of a block at `height`, or of none in the chain, answers.
+    ///
+    /// Nodes answer in the order of the requests, and pass over a stale one or answer it with the
+    /// blocks as they were. So the requests in force take what they are due, whichever fits the
+    /// hash, and what is left over is of the stale ones: where they come first and overlap with
+    /// one in force, the later copy is left over.
+    ///
+    /// # Errors
+    /// Where no request explains it: the height and hash that was due instead, if it is a filter of
+    /// a block that is due.
+    pub(super) fn explain_filter(
+        &self,
+        height: Option<u32>,
+        hash: FilterHash,
+    ) -> Result<usize, Option<(u32, FilterHash)>> {
+        let next = |request: &Request| request.next_filter();
+        let due = height.map(|height| (height, hash));
+        if due.is_some()
+            && let Some(place) = self.requests.iter().position(|request| next(request) == due)
+        {
+            return Ok(place);
+        }
+        let stale = |request: &Request| request.may_explain(height, hash);
+        if let Some(place) = self.requests.iter().position(stale) {
+            return Ok(place);
+        }
+        let mut in_force = self.requests.iter().filter_map(next);
+        let expected = in_force.find(|&(due, _)| Some(due) == height);
+        // What a stale request asked for is no evidence against anyone.
+        let stale = self.requests.iter().position(Request::is_stale_for_filters);
+        match (expected, stale) {
+            (None, Some(place)) => Ok(place),
+            (expected, _) => Err(expected),
+        }
     }
 
     pub(super) fn ask(&mut self, asked: Asked, stop: BlockAt, now: Duration) {
@@ -165,7 +259,10 @@ impl Peer {
     }
 
     pub(super) fn is_asked_for_filters(&self) -> bool {
-        self.requests.iter().any(|r| matches!(r.asked, Asked::Filters { for_dispute: false, .. }))
+        let bulk = |asked: &Asked| {
+            matches!(asked, Asked::Filters { for_dispute: false, holds_to: None, .. })
+        };
+        self.requests.iter().any(|request| bulk(&request.asked))
     }
 
     pub(super) fn num_blocks(&self) -> usize {

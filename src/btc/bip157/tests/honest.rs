@@ -6,7 +6,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Network, ScriptBuf};
 
 use super::world::{Known, Node, TestChain, World};
-use crate::btc::bip157::{Action, Config, Event, Message, Why};
+use crate::btc::bip157::{Action, Config, Contradiction, Event, Message, Reason, Why};
 use crate::btc::bip158::filter_header;
 use crate::btc::peer::{Grade, PeerId};
 
@@ -223,6 +223,69 @@ fn answers_to_a_chain_that_is_gone() {
         assert_eq!(world.reasons(), [], "{delivered}");
         world.assert_complete(&fork);
     }
+}
+
+/// A request for filters whose stop has left the chain may be answered with the blocks as they were,
+/// or never. What comes of it, and of the request after it that overlaps, accuses nobody.
+#[test]
+fn a_stale_request_for_filters_convicts_nobody() {
+    let chain = TestChain::new(1_300);
+    let forks = [chain.fork(1_250, 3), chain.fork(1_002, 3), chain.fork(1_300, 1)];
+    let cases = forks.iter().flat_map(|fork| [0, 1, 100, 249, 280].map(|count| (fork, count)));
+    for ((fork, delivered), is_answered) in cases.flat_map(|case| [(case, true), (case, false)]) {
+        let mut world = World::new(&chain, World::config());
+        world.connect(1, Node::honest(&chain));
+        let mut stale = Vec::new();
+        while let Some((peer, message)) = world.queue.pop_front() {
+            let answer = world.nodes[&peer].answer(peer, &message);
+            // The interval that has no checkpoint.
+            if is_filters(&message) && answer.len() == 300 {
+                stale = answer;
+            } else {
+                answer.into_iter().for_each(|event| world.event(event));
+            }
+        }
+        let rest = stale.split_off(delivered);
+        assert_eq!(rest.len(), 300 - delivered);
+        stale.into_iter().for_each(|event| world.event(event));
+        world.settle();
+        world.move_to(fork);
+        world.nodes.get_mut(&PeerId(1)).unwrap().chain = fork.clone();
+        world.event(Event::PeerTip(PeerId(1), fork.hash(fork.tip())));
+        if is_answered {
+            rest.into_iter().for_each(|event| world.event(event));
+        }
+        world.settle();
+        world.wait(31);
+        assert_eq!(world.reasons(), [], "{delivered}, {is_answered}");
+        world.assert_complete(fork);
+    }
+}
+
+/// A filter that neither a stale request nor one in force explains is still a contradiction.
+#[test]
+fn a_stale_request_shields_no_liar() {
+    let chain = TestChain::new(300);
+    let fork = chain.fork(250, 3);
+    let mut world = World::new(&chain, World::config());
+    let silent = |message: &Message| is_filters(message);
+    world.connect(1, Node { mute: silent, ..Node::honest(&chain) });
+    world.settle();
+    world.move_to(&fork);
+    let liar = Node::twisted(&fork, |event| {
+        if let Event::CFilter(_, filter) = event {
+            filter.filter.push(0);
+        }
+    });
+    world.nodes.insert(PeerId(1), liar);
+    world.event(Event::PeerTip(PeerId(1), fork.hash(fork.tip())));
+    world.settle();
+    let [(PeerId(1), Reason::ContradictsItself(Contradiction::Filter { at, .. }))] =
+        world.reasons()[..]
+    else {
+        panic!("{:?}", world.reasons())
+    };
+    assert_eq!(at, fork.at(1));
 }
 
 #[test]
