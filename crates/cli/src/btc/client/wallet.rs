@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 use chainsieve::bitcoin::hashes::{Hash as _, sha256};
 use chainsieve::bitcoin::{Network, OutPoint, Script, ScriptBuf};
 use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
+use chainsieve::btc::script::pushes;
 
 use crate::args::client::Protocol;
 use crate::args::{Range, UsageError, WatchArgs};
@@ -68,6 +69,9 @@ impl Wallet {
             Kind::Outpoint => Ok(vec![Expanded::Coin(coin(text, network, protocol)?)]),
             kind => {
                 let scripts = scripts::expand(kind, text, network, &args.range)?;
+                if protocol == Protocol::Bip37 {
+                    check_watchable(kind, text, &scripts)?;
+                }
                 Ok(scripts.into_iter().map(Expanded::Script).collect())
             }
         };
@@ -161,6 +165,13 @@ impl Wallet {
         Some((u32::try_from(place).ok()?, watched.index?))
     }
 
+    /// The keychain and index of a coin that an earlier run found, whether or not its script is
+    /// derived now.
+    pub(crate) fn keychain(&self, owner: &Owner) -> Option<(u32, u32)> {
+        let place = self.ranged.iter().position(|ranged| ranged.item == owner.item)?;
+        Some((u32::try_from(place).ok()?, owner.index?))
+    }
+
     /// The next index of each ranged descriptor.
     pub(crate) fn next_indices(&self) -> Vec<u32> {
         self.ranged.iter().map(|ranged| ranged.next).collect()
@@ -213,6 +224,24 @@ impl Wallet {
         });
         Ok(places.collect())
     }
+}
+
+/// A bloom filter tests the data that scripts push: an item whose scripts push none would be watched
+/// for nothing, without an end.
+fn check_watchable(kind: Kind, text: &str, scripts: &[WatchedScript]) -> anyhow::Result<()> {
+    if scripts.iter().any(|watched| pushes(watched.script.as_bytes()).next().is_some()) {
+        return Ok(());
+    }
+    // What a descriptor says may be secret.
+    let item = match kind {
+        Kind::Descriptor => "a descriptor".to_owned(),
+        kind => format!("{} {}", kind.name(), shorten(text)),
+    };
+    let why = UsageError(
+        "BIP37 cannot watch it, since its script pushes no data that a bloom filter could test; take \
+         --protocol bip157",
+    );
+    Err(anyhow::Error::from(why).context(item))
 }
 
 /// `TXID:VOUT` or `TXID:VOUT=SCRIPT`.
@@ -287,7 +316,10 @@ impl Coins {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{BtcCommand, Cli, Command};
 
     const TXID: &str = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b";
 
@@ -309,6 +341,29 @@ mod tests {
         }
         for bad in ["001", "1BoatSLRHtKNngkdXEeobR76b53LETtpyT", "tb1q", "zz"] {
             assert!(read(&format!("{TXID}:1={bad}"), bip37).is_err(), "{bad}");
+        }
+    }
+
+    /// `OP_1` pushes no data; a coin is watched by its outpoint.
+    #[test]
+    fn what_a_bloom_filter_cannot_test_is_refused_at_the_start() {
+        let read = |item: &str, protocol: Protocol| {
+            let fixed = ["chainsieve", "btc", "watch", "--network", "regtest", "--data", "x"];
+            let args = fixed.iter().chain([&item]);
+            let args = Cli::try_parse_from(args).unwrap().command;
+            let Command::Btc(BtcCommand::Watch(args)) = args else { panic!("another command") };
+            Wallet::read(&args.look.watch, 3, protocol)
+        };
+        let coin = format!("outpoint:{TXID}:1=51");
+        let pushing = format!("script:0014{}", "07".repeat(20));
+        for item in ["script:51", "script:0087", &coin, &pushing] {
+            assert!(read(item, Protocol::Bip157).is_ok(), "{item}");
+            let refused = read(item, Protocol::Bip37).err();
+            assert_eq!(refused.is_some(), item.len() < 12, "{item}: {refused:?}");
+            let Some(error) = refused else { continue };
+            assert!(error.is::<UsageError>());
+            let text = format!("{error:#}");
+            assert!(text.contains("script ") && text.contains("pushes no data"), "{text}");
         }
     }
 
