@@ -14,7 +14,7 @@ use super::announcer::Announcer;
 use super::bloom_state::BloomState;
 use super::follower::{Follower, Order, Told, World, disconnected};
 use super::summary::Graded;
-use super::wallet::{Coins, Owner, Wallet};
+use super::wallet::{Coins, Wallet};
 use crate::output::print_log;
 
 /// Requests that wait in the session: the chain has the others.
@@ -110,26 +110,20 @@ impl Bloom {
 
     /// Watches what the items name, and what was found in earlier runs.
     fn restore(&mut self) -> anyhow::Result<()> {
+        // What led to an index may have left the chain, so that no hit leads to it any more.
+        self.wallet.derive_to(&self.state.next)?;
         let mut used: BTreeMap<u32, u32> = BTreeMap::new();
         let mut found = Vec::new();
-        // Indices lead to scripts, and these to the hits of indices further on.
-        loop {
-            let known = self.wallet.scripts().len();
-            found.clear();
-            for (outpoint, script) in self.announcer.ledger().received() {
-                let Some(watched) = self.wallet.script(&script) else { continue };
-                if let Some((keychain, index)) = self.wallet.label(watched) {
-                    let highest = used.entry(keychain).or_insert(index);
-                    *highest = index.max(*highest);
-                }
-                found.push((outpoint, Owner::of(watched)));
+        for received in self.announcer.ledger().received() {
+            // The indices kept may be older than the hit, which tells its own.
+            if let Some((keychain, index)) = self.wallet.keychain(&received.owner) {
+                let highest = used.entry(keychain).or_insert(index);
+                *highest = index.max(*highest);
             }
-            for (&keychain, &index) in &used {
-                self.wallet.advance(keychain, index, true)?;
-            }
-            if self.wallet.scripts().len() == known {
-                break;
-            }
+            found.push((received.outpoint, received.owner));
+        }
+        for (&keychain, &index) in &used {
+            self.wallet.advance(keychain, index, true)?;
         }
         let mut watched: Vec<_> =
             self.wallet.coins.iter().map(|coin| Watched::OutPoint(coin.outpoint)).collect();
@@ -354,6 +348,7 @@ impl Follower for Bloom {
         let policy = self.session.filter_policy();
         (self.state.tweak, self.state.capacity) = (policy.tweak, policy.capacity);
         self.state.hits = self.announcer.ledger().written();
+        self.state.next = self.wallet.next_indices();
         self.state.save(self.answered_to(), chain)
     }
 

@@ -1,4 +1,5 @@
-//! What a watch by BIP37 keeps between runs: the filter's tweak and capacity, and how far it is.
+//! What a watch by BIP37 keeps between runs: the filter's tweak and capacity, how far it is, and up to
+//! which index each descriptor is derived.
 
 use std::path::PathBuf;
 use std::str::FromStr as _;
@@ -24,6 +25,9 @@ pub(crate) struct BloomState {
     answered: Vec<(u32, BlockHash)>,
     /// How much was written of hits then.
     pub(crate) hits: u64,
+    /// The next index of each ranged descriptor. What led to it may have left the chain since, and
+    /// what was found there has not.
+    pub(crate) next: Vec<u32>,
 }
 
 impl BloomState {
@@ -32,12 +36,12 @@ impl BloomState {
     pub(crate) fn open(path: PathBuf) -> anyhow::Result<Self> {
         let Some(bytes) = folder::read(&path)? else {
             let tweak = getrandom::u32().map_err(|error| anyhow!("no random number: {error}"))?;
-            let mut state = Self { path, tweak, capacity: 0, answered: Vec::new(), hits: 0 };
+            let (answered, next) = (Vec::new(), Vec::new());
+            let mut state = Self { path, tweak, capacity: 0, answered, hits: 0, next };
             state.write()?;
             return Ok(state);
         };
-        let (tweak, capacity, answered, hits) = parse(&bytes).with_context(|| named(&path))?;
-        Ok(Self { path, tweak, capacity, answered, hits })
+        parse(&bytes, path.clone()).with_context(|| named(&path))
     }
 
     /// The height up to which all is answered, of blocks that are still in the chain.
@@ -75,14 +79,13 @@ impl BloomState {
             "capacity": self.capacity,
             "answered": answered.collect::<Vec<_>>(),
             "hits": self.hits,
+            "next": self.next,
         });
         folder::replace(&self.path, format!("{state}\n").as_bytes())
     }
 }
 
-type Parsed = (u32, u32, Vec<(u32, BlockHash)>, u64);
-
-fn parse(bytes: &[u8]) -> anyhow::Result<Parsed> {
+fn parse(bytes: &[u8], path: PathBuf) -> anyhow::Result<BloomState> {
     let state: Value = serde_json::from_slice(bytes)?;
     match state["version"].as_u64() {
         Some(VERSION) => {}
@@ -101,5 +104,7 @@ fn parse(bytes: &[u8]) -> anyhow::Result<Parsed> {
     let hits = state["hits"].as_u64().ok_or_else(|| anyhow!("no number of hits"))?;
     let (tweak, capacity) =
         (number(&state["tweak"], "tweak")?, number(&state["capacity"], "capacity")?);
-    Ok((tweak, capacity, answered, hits))
+    let next = state["next"].as_array().ok_or_else(|| anyhow!("no indices"))?;
+    let next = next.iter().map(|next| number(next, "index")).collect::<anyhow::Result<_>>()?;
+    Ok(BloomState { path, tweak, capacity, answered, hits, next })
 }

@@ -97,12 +97,15 @@ impl CompactWallet {
         }
         let mut rescan: Option<u32> = None;
         // Lowest first: what is found leads to indices further on.
-        for (height, outpoint, script) in self.announcer.ledger().received_by_height() {
-            let Some(watched) = self.wallet.script(&script) else { continue };
-            let (label, owner) = (self.wallet.label(watched), Owner::of(watched));
-            self.coins.add(outpoint, owner);
-            self.watch.add_outpoint(outpoint, script);
-            if let Some((keychain, index)) = label
+        for received in self.announcer.ledger().received() {
+            let (height, owner) = (received.height, received.owner);
+            let keychain = self.wallet.keychain(&owner);
+            if let Some(script) = owner.script.clone() {
+                self.watch.add_outpoint(received.outpoint, script);
+            }
+            self.coins.add(received.outpoint, owner);
+            // The indices kept may be older than the hit, which tells its own.
+            if let Some((keychain, index)) = keychain
                 && !self.wallet.advance(keychain, index, false)?.is_empty()
             {
                 rescan = Some(rescan.map_or(height, |lowest| lowest.min(height)));

@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 
 use anyhow::{Context as _, anyhow, bail};
-use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Txid};
+use chainsieve::bitcoin::{BlockHash, OutPoint, Txid};
 use serde_json::{Value, json};
 
 use super::folder;
+use super::wallet::Owner;
+use crate::btc::compact::scripts::WatchedScript;
 use crate::input::named;
 
 /// A transaction in a block, or outside.
@@ -26,6 +28,15 @@ struct Entry {
     height: Option<u32>,
     hit: Value,
     printed: bool,
+}
+
+/// An output that a hit found.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// `u32::MAX` of what is in no block.
+    pub(crate) height: u32,
+    pub(crate) outpoint: OutPoint,
+    pub(crate) owner: Owner,
 }
 
 /// All hits of a watch.
@@ -159,26 +170,30 @@ impl Ledger {
         self.entries.values().map(|entry| &entry.hit)
     }
 
-    /// The outputs that hits found, with their scripts.
-    pub(crate) fn received(&self) -> Vec<(OutPoint, ScriptBuf)> {
-        let received = self.received_by_height().into_iter();
-        received.map(|(_, outpoint, script)| (outpoint, script)).collect()
-    }
-
-    /// The same with the heights of their blocks, the lowest first; what is in no block last.
-    pub(crate) fn received_by_height(&self) -> Vec<(u32, OutPoint, ScriptBuf)> {
+    /// The outputs that hits found, those of the lowest blocks first, and last what is in no block.
+    pub(crate) fn received(&self) -> Vec<Received> {
         let mut found = Vec::new();
         for ((_, txid), entry) in &self.entries {
             for received in entry.hit["received"].as_array().into_iter().flatten() {
-                let vout = received["vout"].as_u64().and_then(|vout| u32::try_from(vout).ok());
+                let number = |field: &Value| field.as_u64().and_then(|it| u32::try_from(it).ok());
                 let script = received["script"].as_str().and_then(|hex| hex::decode(hex).ok());
-                if let (Some(vout), Some(script)) = (vout, script) {
-                    let outpoint = OutPoint { txid: *txid, vout };
-                    found.push((entry.height.unwrap_or(u32::MAX), outpoint, script.into()));
-                }
+                let (Some(vout), Some(script)) = (number(&received["vout"]), script) else {
+                    continue;
+                };
+                let watched = WatchedScript {
+                    item: received["item"].as_str().unwrap_or_default().to_owned(),
+                    path: number(&received["path"]),
+                    index: number(&received["index"]),
+                    script: script.into(),
+                };
+                found.push(Received {
+                    height: entry.height.unwrap_or(u32::MAX),
+                    outpoint: OutPoint { txid: *txid, vout },
+                    owner: Owner::of(&watched),
+                });
             }
         }
-        found.sort_unstable();
+        found.sort_unstable_by_key(|received| (received.height, received.outpoint));
         found
     }
 

@@ -245,6 +245,52 @@ fn what_cannot_be_printed_comes_again_and_what_it_leads_to() {
     unprinted::<Compact>("restart-unprinted-157");
 }
 
+/// A payment to index 4 leads to index 7, of range 0-4 with a gap of 3, and leaves the chain; the block
+/// in its place pays to index 7. Nothing in the chain or in the hits leads to that index any more.
+fn index_of_a_block_that_is_gone<F: Kept>(name: &str, saved: bool) {
+    let scratch = Scratch::new(&format!("{name}-{saved}"));
+    let scripts = descriptor_scripts(DESCRIPTOR, 0..=40).unwrap();
+    let own = |index: usize| scripts[index].script.clone();
+    let mut blocks = Vec::new();
+    for byte in 50..54 {
+        push(&mut blocks, &script(byte), &[]);
+    }
+    let (mut gone, mut stays) = (blocks.clone(), blocks);
+    push(&mut gone, &own(4), &[]);
+    push(&mut stays, &own(7), &[]);
+    push(&mut stays, &script(60), &[]);
+    let items = [DESCRIPTOR.to_owned()];
+    let nodes = [Node::new(&gone, None)];
+    let mut world = World::<F>::new(&scratch, &items, (0, None), &nodes);
+    world.run();
+    world.announce(0, Node::new(&stays, None));
+    world.run();
+    let found = txids(&world.lines());
+    let paid = coin(&stays[4]);
+    assert_eq!(found, [gone[4].txdata[0].compute_txid(), paid.txid]);
+    if saved {
+        world.core.save().unwrap();
+    }
+    drop(world);
+    push(&mut stays, &script(61), &[paid]);
+    push(&mut stays, &own(7), &[]);
+    let nodes = [Node::new(&stays, None)];
+    let mut world = World::<F>::new(&scratch, &items, (0, None), &nodes);
+    world.run();
+    let found: Vec<_> =
+        txids(&world.lines()).into_iter().filter(|txid| *txid != paid.txid).collect();
+    let expected = [stays[6].txdata[1].compute_txid(), stays[7].txdata[0].compute_txid()];
+    assert_eq!(found, expected, "saved: {saved}");
+}
+
+#[test]
+fn indices_that_blocks_now_gone_led_to_stay_watched() {
+    for saved in [true, false] {
+        index_of_a_block_that_is_gone::<Bloom>("restart-gone-37", saved);
+        index_of_a_block_that_is_gone::<Compact>("restart-gone-157", saved);
+    }
+}
+
 fn digest(items: &[&str], gap: u32) -> String {
     let fixed = ["chainsieve", "btc", "watch", "--network", "regtest", "--data", "x"];
     let args = fixed.iter().chain(items);
