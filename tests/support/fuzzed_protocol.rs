@@ -104,9 +104,12 @@ impl Run {
     fn answers(&mut self, which: usize) -> Vec<NetworkMessage> {
         let chain = chain();
         let Some(message) = self.peers[which].asked.pop_front() else { return Vec::new() };
-        if let Message::GetBlock(hash) = message {
-            let block = chain.blocks.iter().find(|block| block.block_hash() == hash);
-            return vec![NetworkMessage::Block(block.expect("a block of the chain").clone())];
+        if let Message::GetBlocks(hashes) = message {
+            let block = |hash| {
+                let block = chain.blocks.iter().find(|block| block.block_hash() == hash);
+                NetworkMessage::Block(block.expect("a block of the chain").clone())
+            };
+            return hashes.into_iter().map(block).collect();
         }
         let services = ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS;
         let server = FilterServer::new(&chain.headers, &chain.store, services);

@@ -73,15 +73,19 @@ pub struct Limits {
     pub peers: usize,
     /// Intervals of 1,000 blocks that are worked on at a time.
     pub intervals: usize,
-    /// Blocks that are wanted at a time for disputes, spot audits and hits; with each, up to two
-    /// filters for each peer of the limit are kept, as some may have left.
+    /// Blocks that are fetched at a time for disputes, spot audits and hits. With each, one filter
+    /// is kept, of [`MAX_FILTER_SIZE`](super::MAX_FILTER_SIZE) at most and of some 20 kB usually.
     pub inspections: usize,
-    /// Filters of hits kept until there is room to fetch their blocks. Those over it are fetched
-    /// again.
-    pub kept_filters: usize,
-    /// How long an answer may take before others take over; each filter of a request has as long,
-    /// and 100 of them together. A peer that sends nothing is disconnected after four times as
-    /// long, and at once if it owes a filter in a dispute.
+    /// Of these, those where peers claim different filters: with each, up to two filters for each
+    /// peer of the limit are kept, as some may have left.
+    pub disputes: usize,
+    /// Bytes of filters of hits that are kept until there is room to fetch their blocks. Those over
+    /// it are fetched again.
+    pub kept_bytes: usize,
+    /// How long an answer may take before others take over. Each filter and each block of several
+    /// asked for has as long after the one before; all together have as long again for each 100
+    /// filters, 8 blocks or 1 MB of blocks that come first. A peer that sends nothing is disconnected
+    /// after four times as long, and once overdue if it owes a filter in a dispute.
     pub patience: Duration,
 }
 
@@ -90,8 +94,9 @@ impl Default for Limits {
         Self {
             peers: 8,
             intervals: 4,
-            inspections: 16,
-            kept_filters: 256,
+            inspections: 128,
+            disputes: 16,
+            kept_bytes: 64 << 20,
             patience: Duration::from_secs(30),
         }
     }

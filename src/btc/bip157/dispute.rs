@@ -11,15 +11,12 @@ use core::time::Duration;
 
 use super::interval::Answer;
 use super::peers::Asked;
-use super::sync::{FilterSync, Turn};
+use super::sync::{FilterSync, Look, Turn};
 use super::{Action, FalseFilter, Finding, Message, Reason, ScanBlock, VerifiedFilter, Why};
 use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict, audit};
 use crate::btc::bip158::{BlockFilter, BoundBlock, Witnesses, filter_hash};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
-
-/// Blocks that one peer is asked for at a time.
-const BLOCKS_PER_PEER: usize = 4;
 
 /// Patience over which a block waits for no filter more.
 const DISPUTE_PATIENCE: u32 = 4;
@@ -36,12 +33,30 @@ pub(super) struct Inspection {
     reported: bool,
     /// When it was taken up.
     since: Option<Duration>,
+    /// Its block was asked for, when it was last looked at.
+    is_asked: bool,
+    /// It has one of the places for heights with several filters.
+    is_disputed: bool,
 }
 
 impl Inspection {
     pub(super) fn new(at: BlockAt, why: Why) -> Self {
         let (contents, without_block) = (BTreeMap::new(), BTreeSet::new());
-        Self { at, why, contents, without_block, reported: false, since: None }
+        Self {
+            at,
+            why,
+            contents,
+            without_block,
+            reported: false,
+            since: None,
+            is_asked: false,
+            is_disputed: false,
+        }
+    }
+
+    /// Bytes of its filters.
+    pub(super) fn bytes(&self) -> usize {
+        self.contents.values().map(Vec::len).sum()
     }
 }
 
@@ -56,18 +71,30 @@ struct Judgement {
 impl FilterSync {
     /// Takes disputes and wanted blocks up, and goes on with those taken up.
     pub(super) fn inspect(&mut self, turn: &mut Turn<'_>) {
-        self.begin_inspections(turn);
-        let heights: Vec<_> = self.inspections.keys().copied().collect();
+        let new = self.begin_inspections(turn);
+        let heights: Vec<_> = match turn.look {
+            Look::New => new,
+            Look::Waiting => {
+                let waits = |(_, open): &(&u32, &Inspection)| !open.is_asked;
+                self.inspections.iter().filter(waits).map(|(height, _)| *height).collect()
+            }
+            Look::All => self.inspections.keys().copied().collect(),
+        };
         for height in heights {
             self.go_on(height, turn);
         }
+        for (id, hashes) in std::mem::take(&mut turn.blocks) {
+            turn.actions.push(Action::Send(id, Message::GetBlocks(hashes)));
+        }
     }
 
-    fn begin_inspections(&mut self, turn: &mut Turn<'_>) {
+    /// Takes up as many as there is room for, and returns them.
+    fn begin_inspections(&mut self, turn: &mut Turn<'_>) -> Vec<u32> {
         let limit = self.config.limits.inspections.max(1);
         let room = limit.saturating_sub(self.inspections.len());
+        let mut new = Vec::new();
         if room == 0 {
-            return;
+            return new;
         }
         let disputed = self.claims.differing.keys().map(|(height, _)| *height);
         let mut disputed: Vec<_> =
@@ -80,8 +107,11 @@ impl FilterSync {
         }
         for _ in 0..room {
             let Some((height, inspection)) = self.wanted.pop_first() else { break };
+            self.kept_bytes -= inspection.bytes();
             self.inspections.insert(height, inspection);
+            new.push(height);
         }
+        new
     }
 
     fn report_dispute(&self, at: BlockAt, turn: &mut Turn<'_>) {
@@ -96,13 +126,27 @@ impl FilterSync {
     /// Fetches what is missing of an inspection: first each filter claimed, then the block.
     fn go_on(&mut self, height: u32, turn: &mut Turn<'_>) {
         self.limit_claims(height, turn);
+        let pace = self.pace();
+        let hashes = self.claims.hashes(height);
+        // Each keeps a filter of every peer, so that only so many are settled at a time.
+        let has_place = hashes.len() < 2 || {
+            let others = self.inspections.iter().filter(|(other, _)| **other != height);
+            let disputed = others.filter(|(_, open)| open.is_disputed).count();
+            disputed < self.config.limits.disputes.max(1)
+        };
         let Some(inspection) = self.inspections.get_mut(&height) else { return };
         let waited = turn.now.saturating_sub(*inspection.since.get_or_insert(turn.now));
         let is_ambiguous = self.claims.at(height).is_some_and(|at| at.ambiguous);
-        let hashes = self.claims.hashes(height);
         if inspection.why == Why::Disputed && !is_ambiguous && hashes.len() < 2 {
             return self.dissolve(height, turn);
         }
+        // What nobody claims any more is of no use.
+        let accepted = self.claims.at(height).map(|at| at.hash);
+        inspection.contents.retain(|hash, _| hashes.contains(hash) || accepted == Some(*hash));
+        if !has_place && !inspection.is_disputed {
+            return;
+        }
+        inspection.is_disputed |= hashes.len() > 1;
         let missing = hashes.iter().filter(|hash| !inspection.contents.contains_key(*hash));
         let missing: Vec<_> = missing.copied().collect();
         let mut waits = false;
@@ -110,7 +154,7 @@ impl FilterSync {
             waits |= self.ask_for_claimed(height, hash, turn);
         }
         // Else liars that come one after the other would put it off for ever.
-        if !waits || waited > self.config.limits.patience.saturating_mul(DISPUTE_PATIENCE) {
+        if !waits || waited > pace.patience.saturating_mul(DISPUTE_PATIENCE) {
             self.ask_for_block(height, turn);
         }
     }
@@ -150,13 +194,13 @@ impl FilterSync {
 
     /// Asks one of those who claim a filter for it; returns whether it may come.
     fn ask_for_claimed(&mut self, height: u32, hash: FilterHash, turn: &mut Turn<'_>) -> bool {
-        let patience = self.config.limits.patience;
+        let pace = self.pace();
         let claimants = self.claims.claimants(height, hash);
         let connected = self.peers.iter().filter(|(id, _)| claimants.contains(id));
         let able = connected.filter(|(_, peer)| peer.height(turn.chain) >= Some(height));
         let able: Vec<_> = able.collect();
         let is_coming = able.iter().any(|(_, peer)| {
-            let is_slow = peer.is_slow(turn.now, patience);
+            let is_slow = peer.is_slow(turn.now, pace);
             peer.requests.iter().any(|request| {
                 let urgent = matches!(request.asked, Asked::Filters { for_dispute: true, .. });
                 request.brings_filter(height) && (urgent || !is_slow)
@@ -167,22 +211,21 @@ impl FilterSync {
         }
         let chosen = able
             .into_iter()
-            .min_by_key(|(_, peer)| (peer.rests(turn.now, patience), peer.requests.len()));
+            .min_by_key(|(_, peer)| (peer.rests(turn.now, pace), peer.requests.len()));
         let Some((&id, _)) = chosen else { return false };
         self.ask_peer_for_filters(id, height, vec![hash], true, turn);
         true
     }
 
     fn ask_for_block(&mut self, height: u32, turn: &mut Turn<'_>) {
-        let patience = self.config.limits.patience;
+        let pace = self.pace();
+        let most = pace.blocks_per_peer();
         let Some(inspection) = self.inspections.get_mut(&height) else { return };
         inspection.without_block.retain(|peer| self.peers.contains_key(peer));
         let at = inspection.at;
-        let is_coming = self
-            .peers
-            .values()
-            .any(|peer| peer.is_asked_for_block(at.hash) && !peer.is_slow(turn.now, patience));
-        if is_coming {
+        let mut peers = self.peers.values();
+        inspection.is_asked = peers.any(|peer| peer.brings_block(at.hash, turn.now, pace));
+        if inspection.is_asked {
             return;
         }
         let able = self.peers.iter_mut().filter(|(id, peer)| {
@@ -191,14 +234,14 @@ impl FilterSync {
                 && !peer.is_asked_for_block(at.hash)
         });
         let choice = able.min_by_key(|(_, peer)| {
-            let is_busy = peer.num_blocks() >= BLOCKS_PER_PEER;
-            (is_busy, peer.rests(turn.now, patience), peer.requests.len())
+            (!peer.has_room(most), peer.rests(turn.now, pace), peer.num_requests())
         });
         match choice {
-            Some((_, peer)) if peer.num_blocks() >= BLOCKS_PER_PEER => {}
-            Some((&id, peer)) => {
-                peer.ask(Asked::Block, at, turn.now);
-                turn.actions.push(Action::Send(id, Message::GetBlock(at.hash)));
+            Some((_, peer)) if !peer.has_room(most) => {}
+            Some((id, peer)) => {
+                inspection.is_asked = true;
+                peer.ask_for_block(at, turn.now, most);
+                turn.blocks.entry(*id).or_default().push(at.hash);
             }
             // Nobody disputes it, and nobody has the block.
             None if inspection.why == Why::SpotAudit => self.dissolve(height, turn),
@@ -210,14 +253,11 @@ impl FilterSync {
         }
     }
 
-    pub(super) fn miss_block(&mut self, id: PeerId, hash: BlockHash) {
+    pub(super) fn miss_block(&mut self, id: PeerId, hash: BlockHash, now: Duration) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let is_it = |request: &super::peers::Request| {
-            request.asked == Asked::Block && request.stop.hash == hash
-        };
-        let Some(request) = peer.take(is_it) else { return };
-        if let Some(inspection) = self.inspections.get_mut(&request.stop.height)
-            && inspection.at == request.stop
+        let Some(height) = peer.take_block(hash, now) else { return };
+        if let Some(inspection) = self.inspections.get_mut(&height)
+            && inspection.at.hash == hash
         {
             inspection.without_block.insert(id);
         }
@@ -226,12 +266,7 @@ impl FilterSync {
     pub(super) fn take_block(&mut self, from: Option<PeerId>, block: Block, turn: &mut Turn<'_>) {
         let hash = block.block_hash();
         let asked = from.and_then(|id| Some((id, self.peers.get_mut(&id)?)));
-        let asked = asked.and_then(|(id, peer)| {
-            let is_it = |request: &super::peers::Request| {
-                request.asked == Asked::Block && request.stop.hash == hash
-            };
-            peer.take(is_it).map(|_| id)
-        });
+        let asked = asked.and_then(|(id, peer)| peer.take_block(hash, turn.now).map(|_| id));
         let Some(height) = turn.chain.height_of(&hash) else { return };
         if self.inspections.get(&height).is_none_or(|open| open.at.hash != hash) {
             return;
@@ -247,8 +282,13 @@ impl FilterSync {
         {
             let open = self.inspections.get_mut(&height).expect("found above");
             open.without_block.insert(id);
+            open.is_asked = false;
             return;
         }
+        // A larger block counts at once, smaller ones slowly: too few in flight cost time, too many
+        // the timeouts of what comes after them.
+        let size = block.total_size();
+        self.block_size = size.max(self.block_size - self.block_size / 8 + size / 8);
         let inspection = self.inspections.remove(&height).expect("found above");
         let judgement = judge(&bound, &inspection.contents);
         drop(bound);
@@ -321,6 +361,7 @@ impl FilterSync {
             Some(open) => {
                 open.why = Why::Matched;
                 open.contents.extend(content);
+                turn.look = Look::All;
             }
             None => self.want_with(at, Why::Matched, content),
         }
@@ -334,14 +375,21 @@ impl FilterSync {
         why: Why,
         content: Option<(FilterHash, Vec<u8>)>,
     ) {
-        let kept = self.wanted.values().map(|wanted| wanted.contents.len()).sum::<usize>();
-        let has_room = kept < self.config.limits.kept_filters;
+        let before = self.wanted.get(&at.height).map_or(0, Inspection::bytes);
+        let limit = self.config.limits.kept_bytes;
+        let kept = self.kept_bytes;
+        let has_room =
+            content.as_ref().is_some_and(|(_, filter)| filter.len() <= limit.saturating_sub(kept));
         let wanted = self.want(at);
         // A match stays one: the caller waits for the block, whatever else it is good for.
         if wanted.why != Why::Matched {
             wanted.why = why;
         }
         wanted.contents.extend(content.filter(|_| has_room));
+        let bytes = wanted.bytes();
+        if self.wanted.contains_key(&at.height) {
+            self.kept_bytes += bytes - before;
+        }
     }
 
     /// Whether the block of a height is being fetched, or will be.

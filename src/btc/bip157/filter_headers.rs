@@ -97,7 +97,7 @@ impl FilterSync {
 
     /// Whether another peer's answer is on its way that may do for this one.
     fn is_asked_of_another(&self, id: PeerId, interval: u32, turn: &Turn<'_>) -> bool {
-        let patience = self.config.limits.patience;
+        let pace = self.pace();
         let known = self.claims.interval(interval).map_or(0, |known| known.heights.len());
         if known == CHECKPOINT_INTERVAL as usize {
             return false;
@@ -110,7 +110,7 @@ impl FilterSync {
             peer.next == interval
                 && ends_with(peer) == own
                 && peer.requests.iter().any(|request| is_asked(&request.asked))
-                && !peer.is_slow(turn.now, patience)
+                && !peer.is_slow(turn.now, pace)
         })
     }
 

@@ -8,7 +8,7 @@ use bitcoin::p2p::message_filter::{CFilter, GetCFilters};
 
 use super::interval::{Answer, first_of, runs};
 use super::peers::{Asked, Request};
-use super::sync::{FilterSync, Turn};
+use super::sync::{FilterSync, Look, Turn};
 use super::{
     Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS,
     Message, Reason, VerifiedFilter, Violation, Why,
@@ -45,12 +45,12 @@ impl FilterSync {
     /// patience lasts.
     fn is_heard(&mut self, interval: u32, turn: &Turn<'_>) -> bool {
         let frontier = self.claims.frontier();
-        let patience = self.config.limits.patience;
+        let pace = self.pace();
         let Some(known) = self.claims.interval_mut(interval) else { return false };
         let since = *known.waits_since.get_or_insert(turn.now);
         let first = first_of(interval);
         let heights = u32::try_from(known.heights.len()).expect("1,000 at most");
-        if turn.now.saturating_sub(since) > patience {
+        if turn.now.saturating_sub(since) > pace.patience {
             return true;
         }
         self.peers.values().all(|peer| {
@@ -60,15 +60,15 @@ impl FilterSync {
                 || (peer.next == interval && peer.reported >= due)
                 || due == 0
                 || peer.next < frontier
-                || peer.is_slow(turn.now, patience)
+                || peer.is_slow(turn.now, pace)
         })
     }
 
     /// The heights of an interval that can be asked for, in runs.
     fn heights_to_ask(&self, interval: u32, turn: &Turn<'_>) -> Vec<RangeInclusive<u32>> {
         let Some(known) = self.claims.interval(interval) else { return Vec::new() };
-        let patience = self.config.limits.patience;
-        let requests = self.peers.values().filter(|peer| !peer.is_slow(turn.now, patience));
+        let pace = self.pace();
+        let requests = self.peers.values().filter(|peer| !peer.is_slow(turn.now, pace));
         let requests: Vec<_> = requests.flat_map(|peer| &peer.requests).collect();
         let heights = (first_of(interval)..).zip(&known.heights);
         let open = heights.filter(|(_, at)| at.answer == Answer::None && !at.ambiguous);
@@ -81,7 +81,7 @@ impl FilterSync {
 
     /// Asks the peers that are free for filters of a run of heights, all of one interval.
     fn ask_for_run(&mut self, run: &RangeInclusive<u32>, turn: &mut Turn<'_>) {
-        let patience = self.config.limits.patience;
+        let pace = self.pace();
         let mut start = *run.start();
         while start <= *run.end() {
             let claimants: Vec<_> = self.claims.vouchers(start).collect();
@@ -90,8 +90,7 @@ impl FilterSync {
                     && !peer.is_asked_for_filters()
                     && peer.height(turn.chain).is_some_and(|height| height >= start)
             });
-            let Some((&id, peer)) = free.min_by_key(|(_, peer)| peer.rests(turn.now, patience))
-            else {
+            let Some((&id, peer)) = free.min_by_key(|(_, peer)| peer.rests(turn.now, pace)) else {
                 return;
             };
             let height = peer.height(turn.chain).expect("checked above");
@@ -169,6 +168,7 @@ impl FilterSync {
     ) {
         let height = at.height;
         if let Some(inspection) = self.inspections.get_mut(&height) {
+            turn.look = Look::All;
             if self.claims.hashes(height).contains(&hash) {
                 inspection.contents.entry(hash).or_insert(content);
             }

@@ -37,7 +37,9 @@ impl From<Message> for NetworkMessage {
             Message::GetCFCheckpt(message) => Self::GetCFCheckpt(message),
             Message::GetCFHeaders(message) => Self::GetCFHeaders(message),
             Message::GetCFilters(message) => Self::GetCFilters(message),
-            Message::GetBlock(hash) => Self::GetData(vec![Inventory::WitnessBlock(hash)]),
+            Message::GetBlocks(hashes) => {
+                Self::GetData(hashes.into_iter().map(Inventory::WitnessBlock).collect())
+            }
         }
     }
 }

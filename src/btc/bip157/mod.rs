@@ -52,6 +52,11 @@
 //! Where more claims differ about a height than twice the peers allowed, none is kept, and its
 //! block answers. A block waits for filters in dispute for four times the patience at most.
 //!
+//! # How blocks are fetched
+//! Each peer has 4 MB of blocks in flight, by the size of those that came lately, and 64 blocks at
+//! most; it is asked for more, several in one `getdata`, once half of them have come. So a history
+//! of many small blocks does not wait for a round trip each, and few large ones do not pile up.
+//!
 //! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
 
 mod claims;
@@ -174,8 +179,8 @@ pub enum Message {
     GetCFHeaders(GetCFHeaders),
     /// `getcfilters`.
     GetCFilters(GetCFilters),
-    /// `getdata` for a block with its witnesses.
-    GetBlock(BlockHash),
+    /// `getdata` for blocks with their witnesses, 64 at most.
+    GetBlocks(Vec<BlockHash>),
 }
 
 /// A filter whose hash meets the claims of everyone heard about its height.

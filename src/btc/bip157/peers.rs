@@ -1,5 +1,6 @@
 //! One peer: what it has shown, what it was asked, and how long it waits.
 
+use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use bitcoin::BlockHash;
@@ -18,6 +19,16 @@ const LAST_PATIENCE: u32 = 3;
 const MAX_STALE: usize = 64;
 /// So many filters are a request's worth of patience.
 const FILTERS_PER_PATIENCE: usize = 100;
+/// So many blocks too, or bytes of them: 35 kB/s with the usual 30 s. A node that reads each small
+/// block from a slow disk, one after the other, is not overdue with the last.
+const BLOCKS_PER_PATIENCE: usize = 8;
+const BYTES_PER_PATIENCE: usize = 1_000_000;
+/// Bytes of blocks in flight from one peer: on a line of 100 Mbit/s with 300 ms to the peer and back,
+/// as many are on their way.
+const BYTES_PER_PEER: usize = 4_000_000;
+/// Blocks in flight from one peer, however small. Bitcoin Core takes 50,000 in one `getdata`, and
+/// has 16 in flight as a client.
+const MAX_BLOCKS_PER_PEER: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
@@ -34,8 +45,47 @@ pub(super) enum Asked {
         /// Where a reorganisation made the request stale: the last height whose block stayed.
         holds_to: Option<u32>,
     },
-    /// The block at the stop.
-    Block,
+}
+
+/// A block that a peer was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct BlockRequest {
+    height: u32,
+    sent: Duration,
+    /// Blocks in flight before it: a node sends them in the order asked for.
+    before: usize,
+    reported: bool,
+}
+
+impl BlockRequest {
+    /// When it is overdue: when none of the blocks asked for has come in as long as the patience, or
+    /// when this one has not come in the time that those before it may take.
+    fn due(&self, last_block: Duration, limits: Pace) -> Duration {
+        let next = last_block.max(self.sent).saturating_add(limits.patience);
+        next.min(self.sent.saturating_add(limits.patience).saturating_add(limits.of(self.before)))
+    }
+}
+
+/// How long peers may take, and how much they are asked for at a time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) patience: Duration,
+    /// The estimate of a block's size in bytes.
+    pub(super) block_size: usize,
+}
+
+impl Pace {
+    /// What so many blocks may take.
+    fn of(self, blocks: usize) -> Duration {
+        let bytes = blocks.saturating_mul(self.block_size);
+        let parts = (bytes / BYTES_PER_PATIENCE).max(blocks / BLOCKS_PER_PATIENCE);
+        self.patience.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX))
+    }
+
+    /// How many blocks one peer is asked for at a time.
+    pub(super) fn blocks_per_peer(self) -> usize {
+        (BYTES_PER_PEER / self.block_size.max(1)).clamp(1, MAX_BLOCKS_PER_PEER)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +94,8 @@ pub(super) struct Request {
     pub(super) stop: BlockAt,
     sent: Duration,
     progress: Duration,
+    /// Blocks in flight before it, which the peer sends first.
+    before: usize,
     reported: bool,
 }
 
@@ -86,7 +138,7 @@ impl Request {
     }
 
     /// How long it is overdue; a stale request never is.
-    fn overdue(&self, now: Duration, patience: Duration) -> Option<Duration> {
+    fn overdue(&self, now: Duration, pace: Pace) -> Option<Duration> {
         if self.is_stale_for_filters() {
             return None;
         }
@@ -94,8 +146,9 @@ impl Request {
             Asked::Filters { expected, .. } => 1 + expected.len() / FILTERS_PER_PATIENCE,
             _ => 1,
         };
-        let whole = patience.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
-        let due = self.progress.saturating_add(patience).min(self.sent.saturating_add(whole));
+        let whole = pace.patience.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
+        let next = self.progress.saturating_add(pace.patience);
+        let due = next.min(self.sent.saturating_add(whole)).saturating_add(pace.of(self.before));
         now.checked_sub(due).filter(|overdue| *overdue > Duration::ZERO)
     }
 
@@ -123,6 +176,12 @@ pub(super) struct Peer {
     pub(super) reported: u32,
     pub(super) end: Option<FilterHeader>,
     pub(super) requests: Vec<Request>,
+    /// The blocks it was asked for.
+    blocks: BTreeMap<BlockHash, BlockRequest>,
+    /// When the last of them came.
+    last_block: Duration,
+    /// It had as many blocks in flight as it may.
+    drains: bool,
     /// Others are asked before it until then.
     rests_until: Duration,
     strikes: u32,
@@ -137,6 +196,9 @@ impl Peer {
             reported: 0,
             end: None,
             requests: Vec::new(),
+            blocks: BTreeMap::new(),
+            last_block: Duration::ZERO,
+            drains: false,
             rests_until: Duration::ZERO,
             strikes: 0,
         }
@@ -245,7 +307,37 @@ impl Peer {
     }
 
     pub(super) fn ask(&mut self, asked: Asked, stop: BlockAt, now: Duration) {
-        self.requests.push(Request { asked, stop, sent: now, progress: now, reported: false });
+        let before = self.blocks.len();
+        self.requests.push(Request {
+            asked,
+            stop,
+            sent: now,
+            progress: now,
+            before,
+            reported: false,
+        });
+    }
+
+    /// Whether it may be asked for another block, of `most` at a time. Once it has had so many, half
+    /// of them are to come first: then it gets few messages with several blocks each, and one that
+    /// takes its time for each message is as fast.
+    pub(super) fn has_room(&self, most: usize) -> bool {
+        let blocks = self.blocks.len();
+        blocks < most && (!self.drains || blocks <= most / 2)
+    }
+
+    pub(super) fn ask_for_block(&mut self, at: BlockAt, now: Duration, most: usize) {
+        let before = self.blocks.len();
+        self.drains = before + 1 >= most || self.drains && before > most / 2;
+        let request = BlockRequest { height: at.height, sent: now, before, reported: false };
+        self.blocks.insert(at.hash, request);
+    }
+
+    /// Takes a request for a block; returns its height.
+    pub(super) fn take_block(&mut self, hash: BlockHash, now: Duration) -> Option<u32> {
+        let request = self.blocks.remove(&hash)?;
+        self.last_block = now;
+        Some(request.height)
     }
 
     pub(super) fn take(&mut self, is: impl Fn(&Request) -> bool) -> Option<Request> {
@@ -265,12 +357,17 @@ impl Peer {
         self.requests.iter().any(|request| bulk(&request.asked))
     }
 
-    pub(super) fn num_blocks(&self) -> usize {
-        self.requests.iter().filter(|request| request.asked == Asked::Block).count()
+    pub(super) fn num_requests(&self) -> usize {
+        self.requests.len() + self.blocks.len()
     }
 
     pub(super) fn is_asked_for_block(&self, hash: BlockHash) -> bool {
-        self.requests.iter().any(|r| r.asked == Asked::Block && r.stop.hash == hash)
+        self.blocks.contains_key(&hash)
+    }
+
+    /// Whether it was asked for a block, which is not overdue.
+    pub(super) fn brings_block(&self, hash: BlockHash, now: Duration, pace: Pace) -> bool {
+        self.blocks.get(&hash).is_some_and(|block| block.due(self.last_block, pace) >= now)
     }
 
     /// Counts a filter as come; the request is done with the last.
@@ -286,13 +383,14 @@ impl Peer {
     }
 
     /// Whether an answer of it is overdue.
-    pub(super) fn is_slow(&self, now: Duration, patience: Duration) -> bool {
-        self.requests.iter().any(|request| request.overdue(now, patience).is_some())
+    pub(super) fn is_slow(&self, now: Duration, pace: Pace) -> bool {
+        self.requests.iter().any(|request| request.overdue(now, pace).is_some())
+            || self.blocks.values().any(|block| block.due(self.last_block, pace) < now)
     }
 
     /// Whether others are to be asked first.
-    pub(super) fn rests(&self, now: Duration, patience: Duration) -> bool {
-        self.rests_until > now || self.is_slow(now, patience)
+    pub(super) fn rests(&self, now: Duration, pace: Pace) -> bool {
+        self.rests_until > now || self.is_slow(now, pace)
     }
 
     /// Looks at the clock: how long an answer is overdue that was not before, and why the peer
@@ -300,17 +398,33 @@ impl Peer {
     pub(super) fn check_patience(
         &mut self,
         now: Duration,
-        patience: Duration,
+        pace: Pace,
     ) -> (Option<Duration>, Option<Reason>) {
         let (mut slow, mut gone) = (None, None);
+        let (patience, last) = (pace.patience, pace.patience.saturating_mul(LAST_PATIENCE));
+        self.last_block = self.last_block.min(now);
+        for block in self.blocks.values_mut() {
+            block.sent = block.sent.min(now);
+            let overdue = now.saturating_sub(block.due(self.last_block, pace));
+            if overdue == Duration::ZERO {
+                continue;
+            }
+            let stalled = self.last_block.max(block.sent).saturating_add(patience);
+            if now.saturating_sub(stalled) > last {
+                gone = Some(Reason::Stalled(overdue));
+            } else if !block.reported {
+                block.reported = true;
+                slow = slow.max(Some(overdue));
+            }
+        }
         for request in &mut self.requests {
             // The clock may have been set back.
             request.sent = request.sent.min(now);
             request.progress = request.progress.min(now);
-            let Some(overdue) = request.overdue(now, patience) else { continue };
+            let Some(overdue) = request.overdue(now, pace) else { continue };
             let urgent = matches!(request.asked, Asked::Filters { for_dispute: true, .. });
-            let last = patience.saturating_mul(LAST_PATIENCE);
-            let stalled = now.saturating_sub(request.progress.saturating_add(patience));
+            let due = request.progress.saturating_add(patience);
+            let stalled = now.saturating_sub(due.saturating_add(pace.of(request.before)));
             if urgent || stalled > last {
                 gone = Some(Reason::Stalled(overdue));
             } else if !request.reported {

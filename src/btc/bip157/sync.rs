@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::vec::Vec;
 
+use bitcoin::BlockHash;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash as _;
@@ -12,11 +13,14 @@ use core::time::Duration;
 use super::claims::Claims;
 use super::dispute::Inspection;
 use super::interval::{Answer, runs};
-use super::peers::Peer;
+use super::peers::{Pace, Peer};
 use super::{Action, Config, Event, Finding, Reason, VerifiedFilter, Why};
 use crate::btc::bip158::BlockFilter;
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
+
+/// Before any block has come: four are asked for at first, of a full one's usual size.
+const FIRST_BLOCK_SIZE: usize = 1_000_000;
 
 /// The client's side of BIP157 with several peers. The [module](super) says how to drive it.
 #[derive(Debug, Clone)]
@@ -31,6 +35,10 @@ pub struct FilterSync {
     pub(super) inspections: BTreeMap<u32, Inspection>,
     /// Heights whose block is wanted as soon as there is room.
     pub(super) wanted: BTreeMap<u32, Inspection>,
+    /// Bytes of filters kept with those wanted.
+    pub(super) kept_bytes: usize,
+    /// The estimate of a block's size in bytes: the largest of late.
+    pub(super) block_size: usize,
 }
 
 /// What an event leads to.
@@ -39,6 +47,20 @@ pub(super) struct Turn<'a> {
     pub(super) chain: &'a HeaderChain,
     pub(super) now: Duration,
     pub(super) actions: Vec<Action>,
+    /// Blocks to ask for, by peer.
+    pub(super) blocks: BTreeMap<PeerId, Vec<BlockHash>>,
+    /// What is to be looked at of the blocks wanted.
+    pub(super) look: Look,
+}
+
+/// Which inspections an event may have changed: all are many to look at for each filter and block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Those that are begun.
+    New,
+    /// And those whose block has not been asked for.
+    Waiting,
+    All,
 }
 
 impl Turn<'_> {
@@ -70,6 +92,8 @@ impl FilterSync {
             peers: BTreeMap::new(),
             inspections: BTreeMap::new(),
             wanted: BTreeMap::new(),
+            kept_bytes: 0,
+            block_size: FIRST_BLOCK_SIZE,
             config,
         }
     }
@@ -84,7 +108,12 @@ impl FilterSync {
     /// In proportion to the message. When a peer's filter headers are compared with what is known,
     /// a hash for each height at most; when a liar is convicted, a look at each height.
     pub fn handle(&mut self, chain: &HeaderChain, event: Event, now: Duration) -> Vec<Action> {
-        let mut turn = Turn { chain, now, actions: Vec::new() };
+        let look = match &event {
+            Event::CFilter(..) | Event::Matched(_) => Look::New,
+            Event::Block(..) => Look::Waiting,
+            _ => Look::All,
+        };
+        let mut turn = Turn { chain, now, actions: Vec::new(), blocks: BTreeMap::new(), look };
         let sender = match &event {
             Event::CFilter(peer, _) => Some(*peer),
             _ => None,
@@ -102,7 +131,7 @@ impl FilterSync {
             Event::CFHeaders(peer, message) => self.take_headers(peer, &message, &mut turn),
             Event::CFilter(peer, message) => self.take_filter(peer, message, &mut turn),
             Event::Block(peer, block) => self.take_block(peer, *block, &mut turn),
-            Event::BlockUnavailable(peer, hash) => self.miss_block(peer, hash),
+            Event::BlockUnavailable(peer, hash) => self.miss_block(peer, hash, now),
             Event::Matched(filter) => self.want_block(*filter, &mut turn),
             Event::Refuted(proof) => self.take_proof(&proof, &mut turn),
             Event::Rescan(height) => self.rescan(height, &turn),
@@ -253,6 +282,7 @@ impl FilterSync {
         if self.peers.remove(&id).is_none() {
             return;
         }
+        turn.look = Look::All;
         let inspections = &self.inspections;
         let reopened = self.claims.depart(id, |height, hash| {
             inspections.get(&height).is_some_and(|open| open.contents.contains_key(&hash))
@@ -279,6 +309,7 @@ impl FilterSync {
                 turn.actions.push(Action::Disconnect(*liar, reason.clone()));
             }
         }
+        turn.look = Look::All;
         turn.reopen(self.claims.convict(liars, earlier));
     }
 
@@ -297,6 +328,7 @@ impl FilterSync {
         self.claims.truncate(height);
         self.inspections.retain(|&at, _| at <= height);
         self.wanted.retain(|&at, _| at <= height);
+        self.kept_bytes = self.wanted.values().map(Inspection::bytes).sum();
         for peer in self.peers.values_mut() {
             peer.truncate(height, self.claims.first_interval);
         }
@@ -322,11 +354,11 @@ impl FilterSync {
     }
 
     fn check_patience(&mut self, turn: &mut Turn<'_>) {
-        let patience = self.config.limits.patience;
+        let pace = self.pace();
         let checked: Vec<_> = self
             .peers
             .iter_mut()
-            .map(|(&id, peer)| (id, peer.check_patience(turn.now, patience)))
+            .map(|(&id, peer)| (id, peer.check_patience(turn.now, pace)))
             .collect();
         for (id, (slow, gone)) in checked {
             if let Some(reason) = gone {
@@ -335,6 +367,10 @@ impl FilterSync {
                 turn.report(Finding::Slow(id, overdue));
             }
         }
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        Pace { patience: self.config.limits.patience, block_size: self.block_size }
     }
 
     /// Whether a height is one of those whose block is fetched whatever is found.

@@ -10,7 +10,7 @@ use crate::btc::headers::{Anchor, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 
 fn is_block(message: &Message) -> bool {
-    matches!(message, Message::GetBlock(_))
+    matches!(message, Message::GetBlocks(_))
 }
 
 fn is_filters(message: &Message) -> bool {

@@ -108,7 +108,7 @@ fn one_honest_peer_is_enough() {
         // One block for each height, and again what was on its way when the liar went.
         let disputed = world.scanned(Why::Disputed);
         assert_eq!(disputed.iter().collect::<BTreeSet<_>>().len(), disputed.len());
-        let blocks = world.sent(|message| matches!(message, Message::GetBlock(_)));
+        let blocks = world.sent(|message| matches!(message, Message::GetBlocks(_)));
         assert!(blocks <= chain.truth().len() + 16, "{blocks}");
     }
 }
@@ -173,7 +173,7 @@ fn a_filter_outlives_its_sender() {
         let mut nodes = vec![Node::lying(&chain, &lies)];
         nodes.insert(honest - 1, Node::honest(&chain));
         for node in &mut nodes {
-            node.mute = |message| matches!(message, Message::GetBlock(_));
+            node.mute = |message| matches!(message, Message::GetBlocks(_));
         }
         let mut world = world(&chain, nodes);
         world.settle();

@@ -71,7 +71,7 @@ fn a_hit_on_its_way() {
     let chain = TestChain::new(40);
     let mut world = World::new(&chain, World::config());
     let mut node = Node::honest(&chain);
-    node.mute = |message| matches!(message, Message::GetBlock(_));
+    node.mute = |message| matches!(message, Message::GetBlocks(_));
     world.connect(1, node);
     world.settle();
     assert!(world.hits.is_empty());

@@ -19,7 +19,7 @@ fn others_take_over() {
         |message| matches!(message, Message::GetCFCheckpt(_)),
         |message| matches!(message, Message::GetCFHeaders(_)),
         |message| matches!(message, Message::GetCFilters(_)),
-        |message| matches!(message, Message::GetBlock(_)),
+        |message| matches!(message, Message::GetBlocks(_)),
     ];
     for silence in mutes {
         let mut world = World::new(&chain, World::config());
@@ -129,20 +129,93 @@ fn a_clock_set_back() {
     assert_eq!(world.findings(), [Finding::Slow(PeerId(1), Duration::from_secs(2))]);
 }
 
+/// Blocks, each of some hundred bytes, that one peer sends: at most how many were in flight, and how
+/// many were asked for in one message.
+fn fetch(world: &mut World, chain: &TestChain, every: Duration) -> (usize, usize) {
+    let mut in_flight = std::collections::VecDeque::new();
+    let (mut most, mut most_at_once) = (0, 0);
+    loop {
+        while let Some((peer, message)) = world.queue.pop_front() {
+            if let Message::GetBlocks(hashes) = message {
+                most_at_once = hashes.len().max(most_at_once);
+                in_flight.extend(hashes);
+                most = in_flight.len().max(most);
+                continue;
+            }
+            for event in world.nodes[&peer].clone().answer(peer, &message) {
+                world.event(event);
+            }
+        }
+        let Some(hash) = in_flight.pop_front() else { return (most, most_at_once) };
+        world.now += every;
+        let height = world.headers.height_of(&hash).unwrap() as usize;
+        let block = Box::new(chain.blocks[height].clone());
+        world.event(Event::Block(Some(PeerId(1)), block));
+        world.event(Event::Tick);
+    }
+}
+
+/// A history of many small blocks does not wait for a message back and forth each, and a peer that
+/// keeps sending them is not overdue with the last ones.
+#[test]
+fn many_small_blocks_are_in_flight() {
+    let chain = TestChain::new(2_900);
+    for (millis, is_slow) in [(1, false), (3_000, false), (4_900, true)] {
+        let mut world = World::new(&chain, World::config());
+        world.connect(1, Node::honest(&chain));
+        let found = fetch(&mut world, &chain, Duration::from_millis(millis));
+        // Asked for again once half have come.
+        assert!(found.0 == 64 && (24..=40).contains(&found.1), "{found:?}");
+        let messages = world.sent(|message| matches!(message, Message::GetBlocks(_)));
+        let blocks = chain.truth().len();
+        // Four at first, and the estimate falls with each block.
+        assert!(messages < 30 + blocks / 32, "{messages} for {blocks}");
+        assert_eq!(world.findings().is_empty(), !is_slow, "{millis} ms: {:?}", world.findings());
+        world.assert_complete(&chain);
+    }
+}
+
+/// One block of several that does not come, while those after it do.
+#[test]
+fn a_block_left_out_is_overdue() {
+    let chain = TestChain::new(600);
+    let mut world = World::new(&chain, World::config());
+    let without = chain.clone();
+    let left_out = chain.hash(205);
+    let node = Node::honest(&without);
+    let twist = move |events: &mut Vec<Event>| {
+        events.retain(
+            |event| !matches!(event, Event::Block(_, block) if block.block_hash() == left_out),
+        );
+    };
+    world.connect(1, Node { twist: Some(std::rc::Rc::new(twist)), ..node });
+    world.settle();
+    let waits = Some(chain.at(205).height);
+    assert_eq!(world.sync.first_awaited(), waits);
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    assert_eq!(world.sync.first_awaited(), waits);
+    for _ in 0..10 {
+        world.wait(30);
+    }
+    world.assert_complete(&chain);
+}
+
 #[test]
 fn nobody_has_the_block() {
     let chain = TestChain::new(30);
     let mut world = World::new(&chain, World::config());
-    let node = mute(&chain, |message| matches!(message, Message::GetBlock(_)));
+    let node = mute(&chain, |message| matches!(message, Message::GetBlocks(_)));
     world.connect(1, node);
     world.settle();
     let wanted: Vec<_> = world
         .actions
         .iter()
         .filter_map(|action| match action {
-            Action::Send(_, Message::GetBlock(hash)) => Some(*hash),
+            Action::Send(_, Message::GetBlocks(hashes)) => Some(hashes.clone()),
             _ => None,
         })
+        .flatten()
         .collect();
     assert_eq!(wanted.len(), 4, "so many at a time");
     for hash in wanted {

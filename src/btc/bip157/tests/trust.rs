@@ -31,7 +31,7 @@ fn with_another(chain: &TestChain, height: u32) -> Vec<u8> {
 fn a_match_is_settled_by_its_block() {
     let chain = TestChain::new(60);
     let mut world = World::new(&chain, World::config());
-    let mute = |message: &Message| matches!(message, Message::GetBlock(_));
+    let mute = |message: &Message| matches!(message, Message::GetBlocks(_));
     // A match, which its block refutes.
     world.connect(1, Node { mute, ..Node::lying(&chain, &[(5, with_another(&chain, 5))]) });
     world.settle();
@@ -97,7 +97,7 @@ fn a_hit_convicts_those_who_never_disagree() {
     let mut lies = lies.to_vec();
     lies[0].1 = loud;
     let mut config = World::config();
-    config.limits.kept_filters = 1_000;
+    config.limits.kept_bytes = usize::MAX;
     let mut world = World::new(&chain, config);
     for id in 1..=2 {
         world.connect(id, Node::lying(&chain, &lies));
@@ -209,12 +209,12 @@ fn what_is_refuted_stays_so() {
     world.connect(1, Node::honest(&chain));
     world.connect(2, Node::lying(&chain, &lies));
     world.settle();
-    let blocks = world.sent(|message| matches!(message, Message::GetBlock(_)));
+    let blocks = world.sent(|message| matches!(message, Message::GetBlocks(_)));
     world.connect(3, Node::lying(&chain, &lies));
     world.settle();
     let reasons = world.reasons();
     assert!(matches!(reasons[1], (PeerId(3), Reason::FalseFilter(_))), "{reasons:?}");
-    assert_eq!(world.sent(|message| matches!(message, Message::GetBlock(_))), blocks);
+    assert_eq!(world.sent(|message| matches!(message, Message::GetBlocks(_))), blocks);
 }
 
 /// Someone else's proof counts as one's own; what proves nothing does nothing.

@@ -247,9 +247,10 @@ impl Node {
                 };
                 (start..=stop).map(filter).collect()
             }
-            Message::GetBlock(hash) => {
-                let block = self.chain.blocks[self.height(*hash)].clone();
-                vec![Event::Block(Some(id), Box::new(block))]
+            Message::GetBlocks(hashes) => {
+                let block = |hash: &BlockHash| self.chain.blocks[self.height(*hash)].clone();
+                let blocks = hashes.iter().map(block);
+                blocks.map(|block| Event::Block(Some(id), Box::new(block))).collect()
             }
         };
         if let Some(twist) = &self.twist {
