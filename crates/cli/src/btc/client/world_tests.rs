@@ -428,7 +428,8 @@ fn range_up_to_the_tip<F: Kept>(name: &str) {
         let expected = truth(&more, &[script(1)], (0, 5 + above));
         assert_eq!(set(&world.lines()), expected, "{above} above the tip");
         // A reorganization that crosses the last height.
-        let other = extend(&more[..3], &vec![plan(1); 10]);
+        let other = extend(&more[..3], &[plan(8), plan(1)]);
+        let other = extend(&other, &vec![plan(1); 8]);
         world.announce(0, Node::new(&other, None));
         world.run();
         let expected: BTreeSet<_> = truth(&other, &[script(1)], (4, 5 + above));
