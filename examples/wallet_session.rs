@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use chainsieve::bitcoin::consensus::encode::deserialize_hex;
 use chainsieve::bitcoin::{Block, Network, ScriptBuf};
-use chainsieve::btc::bip37::wallet::{
-    Action, Config, Event, FilterPolicy, Finding, Label, Message, Session, Watched,
+use chainsieve::btc::bip37::session::{
+    Action, Config, Event, FilterPolicy, Finding, Message, Session,
 };
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
 use chainsieve::btc::headers::BlockAt;
+use chainsieve::btc::wallet::{Label, Watched};
 
 /// Block 150,013 of the main chain.
 const BLOCK: &str = include_str!("../fixtures/bitcoin/blocks/mainnet_150013.json");
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let (received, spent) = (found.relevance.received, found.relevance.spent);
                     println!("{}: {} received, {} spent", found.txid, received.len(), spent.len());
                 }
-                Action::Report(Finding::Block(proof)) => println!("{proof}"),
+                Action::Report(Finding::Block(closed)) => println!("{}", closed.proof()),
                 Action::Report(Finding::Privacy(report)) => println!("{report}"),
                 Action::Report(other) => println!("{other:?}"),
             }

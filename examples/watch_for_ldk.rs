@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::{Block, Network, OutPoint, Script, ScriptBuf, Txid};
 use chainsieve::btc::bip158::BoundBlock;
-use chainsieve::btc::bip158::block_scan::{History, Reason, Watch};
 use chainsieve::btc::bip158::container::Records;
 use chainsieve::btc::bip158::scan::{Cursor, Scan, Wallets};
+use chainsieve::btc::wallet::{History, Watch};
 use chainsieve::simd::Backend;
 use lightning::chain::{Filter, WatchedOutput, transaction};
 
@@ -52,8 +52,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (outpoint, script) in registered.0.lock().expect("no panic").drain(..) {
             wallets.push(wallet, script.as_bytes());
             match outpoint {
-                Some(outpoint) => watch.add_outpoint(outpoint, script),
-                None => watch.add_script(script, History::Complete),
+                Some(outpoint) => watch.add_outpoint(outpoint, Some(script)),
+                None => Some(watch.add_script(script, None, History::Complete)),
             };
         }
     };
@@ -67,8 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             // block comes again.
             Ok(bound) => {
                 for tx in watch.scan(candidate.height, &bound).transactions {
-                    let spent =
-                        tx.reasons.iter().filter(|reason| matches!(reason, Reason::Spent { .. }));
+                    let spent = tx.relevance.spent.iter().filter(|spent| spent.certain);
                     println!("block {}: {} spends {}", candidate.height, tx.txid, spent.count());
                 }
             }

@@ -12,6 +12,7 @@
 //! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks, their proof; the wallet's side and the node's |
 //! | [`btc::bip158`] | compact block filters: built, matched, scanned, audited |
 //! | `btc::bip157` | compact filters between peers: the client's side, the node's (feature `std`) |
+//! | [`btc::wallet`] | what a wallet watches, and what of a block or transaction is its own |
 //! | [`btc::headers`] | the chain of block headers with most work, from headers nobody vouches for |
 //! | [`btc::merkle_tree`] | merkle roots and the paths of transactions |
 //! | [`btc::script`] | data pushes and output types as Bitcoin Core reads them |

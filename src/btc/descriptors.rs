@@ -16,8 +16,8 @@ use miniscript::descriptor::{DescriptorPublicKey, Wildcard};
 use miniscript::{Descriptor, ForEachKey as _};
 use secp256k1::Secp256k1;
 
-/// The most children that an index can name: those not hardened (BIP32).
-const NUM_INDICES: u32 = 1 << 31;
+/// The number of children that an index can name: those not hardened (BIP32).
+pub(super) const NUM_INDICES: u32 = 1 << 31;
 
 /// An output script of a descriptor, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,8 @@
 pub mod bip157;
 pub mod bip158;
 pub mod bip37;
+#[cfg(all(feature = "std", feature = "descriptors"))]
+pub mod client;
 mod compact_size;
 #[cfg(feature = "descriptors")]
 pub mod descriptors;
@@ -11,7 +13,11 @@ pub mod headers;
 pub mod merkle_tree;
 pub mod peer;
 pub mod proof_of_work;
+pub mod protocol;
 mod raw;
 pub mod script;
+#[cfg(feature = "std")]
+pub mod server;
+pub mod wallet;
 
 pub use raw::RawError;

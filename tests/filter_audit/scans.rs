@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use chainsieve::bitcoin::{Amount, OutPoint, ScriptBuf};
-use chainsieve::btc::bip158::block_scan::{BlockScan, History, Outcome, Reason, Watch};
+use chainsieve::btc::wallet::{BlockScan, History, Outcome, Received, Relevance, Spent, Watch};
 
 use crate::built::{block, every_kind, key_path, p2pkh, p2wpkh};
 use crate::cases::{Case, corpus, fixtures, spends};
@@ -14,14 +14,15 @@ fn expected(
     case: &Case,
     scripts: &[ScriptBuf],
     owned: &mut HashMap<OutPoint, usize>,
-) -> Vec<(usize, Vec<Reason>)> {
+) -> Vec<(usize, Relevance)> {
     let index_of = |script: &ScriptBuf| scripts.iter().position(|watched| watched == script);
-    let mut reasons = vec![Vec::new(); case.block.txdata.len()];
+    let mut found = vec![Relevance::default(); case.block.txdata.len()];
     for (at, tx) in case.block.txdata.iter().enumerate() {
         let txid = tx.compute_txid();
         for (vout, output) in (0..).zip(&tx.output) {
             if let Some(script) = index_of(&output.script_pubkey) {
-                reasons[at].push(Reason::Created { vout, script, value: output.value });
+                let value = output.value;
+                found[at].received.push(Received { vout, value, script, label: None });
                 owned.insert(OutPoint { txid, vout }, script);
             }
         }
@@ -30,17 +31,20 @@ fn expected(
         let outpoint = input.previous_output;
         if let Some(&script) = owned.get(&outpoint) {
             let vin = u32::try_from(vin).expect("few");
-            reasons[at].push(Reason::Spent { vin, outpoint, script });
+            found[at].spent.push(Spent { vin, outpoint, script: Some(script), certain: true });
         }
     }
-    reasons.into_iter().enumerate().filter(|(_, reasons)| !reasons.is_empty()).collect()
+    found.into_iter().enumerate().filter(|(_, relevance)| !relevance.is_empty()).collect()
 }
 
-fn found(case: &Case, scan: &BlockScan) -> Vec<(usize, Vec<Reason>)> {
-    let txids = case.bind().txids().to_vec();
+fn found(case: &Case, scan: &BlockScan) -> Vec<(usize, Relevance)> {
+    let bound = case.bind();
     let transactions = scan.transactions.iter().map(|tx| {
-        assert_eq!(tx.txid, txids[tx.index as usize]);
-        (tx.index as usize, tx.reasons.clone())
+        let place = tx.place.expect("in a block");
+        let index = place.index as usize;
+        assert_eq!(place.block.hash, bound.block_hash());
+        assert_eq!((tx.txid, &tx.transaction), (bound.txids()[index], &case.block.txdata[index]));
+        (index, tx.relevance.clone())
     });
     transactions.collect()
 }
@@ -52,7 +56,7 @@ fn the_first_payments_of_mainnet() {
     let chain: Vec<_> = cases.iter().filter(|case| case.name.contains("chain")).collect();
     let script = chain[9].block.txdata[0].output[0].script_pubkey.clone();
     let mut watch = Watch::new();
-    assert_eq!(watch.add_script(script.clone(), History::Complete), 0);
+    assert_eq!(watch.add_script(script.clone(), None, History::Complete), 0);
     let mut owned = HashMap::new();
     let mut relevant = Vec::new();
     for (height, case) in (0..).zip(&chain) {
@@ -109,11 +113,11 @@ fn every_script_of_a_block() {
         let mut watch = Watch::new();
         let mut owned = HashMap::new();
         for (at, script) in scripts.iter().enumerate() {
-            assert_eq!(watch.add_script(script.clone(), History::Complete), at);
+            assert_eq!(watch.add_script(script.clone(), None, History::Complete), at);
         }
         for (outpoint, script) in &case.prevouts {
             if let Some(at) = scripts.iter().position(|watched| watched == script) {
-                assert_eq!(watch.add_outpoint(*outpoint, script.clone()), at);
+                assert_eq!(watch.add_outpoint(*outpoint, Some(script.clone())), Some(at));
                 owned.insert(*outpoint, at);
             }
         }
@@ -145,7 +149,7 @@ fn spends_of_unknown_outputs_are_never_false_positives() {
             let (.., input) = rng.pick(&spent);
             let script = &case.prevouts[&input.previous_output];
             let mut watch = Watch::new();
-            watch.add_script(script.clone(), History::Unknown);
+            watch.add_script(script.clone(), None, History::Unknown);
             match watch.scan(1, &bound).outcome() {
                 Outcome::Relevant => looks_spent += 1,
                 Outcome::NoneSeen => none_seen += 1,
@@ -154,13 +158,13 @@ fn spends_of_unknown_outputs_are_never_false_positives() {
         }
         // A hash that nobody has the preimage of is excluded by its kind alone.
         let mut watch = Watch::new();
-        watch.add_script(p2pkh(&mut rng).script, History::Unknown);
+        watch.add_script(p2pkh(&mut rng).script, None, History::Unknown);
         if case.block.txdata.len() > 1 {
             let outcome = watch.scan(1, &bound).outcome();
             excluded += usize::from(outcome == Outcome::FalsePositive);
             let mut watch = Watch::new();
-            watch.add_script(key_path(&mut rng).script, History::Complete);
-            watch.add_script(vec![0x51, 0x53].into(), History::Complete);
+            watch.add_script(key_path(&mut rng).script, None, History::Complete);
+            watch.add_script(vec![0x51, 0x53].into(), None, History::Complete);
             assert_eq!(watch.scan(1, &bound).outcome(), Outcome::FalsePositive);
         }
     }
@@ -168,7 +172,7 @@ fn spends_of_unknown_outputs_are_never_false_positives() {
     assert!(looks_spent > 100 && none_seen > 10 && excluded > 5);
 }
 
-/// The reasons where the output spent is not known.
+/// Spends where the output is not known.
 #[test]
 fn guesses_are_named_as_such() {
     let rng = &mut Rng::new(3);
@@ -177,26 +181,28 @@ fn guesses_are_named_as_such() {
     let case = block(rng, vec![vec![hash, witness], vec![hidden]], false);
     let mut watch = Watch::new();
     for script in &scripts {
-        watch.add_script(script.clone(), History::Unknown);
+        watch.add_script(script.clone(), None, History::Unknown);
     }
     let scan = watch.scan(1, &case.bind());
     let outpoint = |vin: usize| case.block.txdata[1].input[vin].previous_output;
-    let looks_spent = |vin: usize| Reason::LooksSpent {
+    let looks_spent = |vin: usize| Spent {
         vin: u32::try_from(vin).expect("small"),
         outpoint: outpoint(vin),
-        script: vin,
+        script: Some(vin),
+        certain: false,
     };
-    assert_eq!(found(&case, &scan), [(1, vec![looks_spent(0), looks_spent(1)])]);
+    let spent = vec![looks_spent(0), looks_spent(1)];
+    assert_eq!(found(&case, &scan), [(1, Relevance { received: vec![], spent })]);
     assert_eq!(scan.open_inputs, 1);
     assert_eq!(watch.outputs().len(), 0);
 
     // Lightning watches the outpoint, and sees the spend that shows nothing.
     let mut watch = Watch::new();
     let channel = case.block.txdata[2].input[0].previous_output;
-    watch.add_outpoint(channel, scripts[2].clone());
+    watch.add_outpoint(channel, Some(scripts[2].clone()));
     let scan = watch.scan(9, &case.bind());
-    let spent = Reason::Spent { vin: 0, outpoint: channel, script: 0 };
-    assert_eq!(found(&case, &scan), [(2, vec![spent])]);
+    let spent = vec![Spent { vin: 0, outpoint: channel, script: Some(0), certain: true }];
+    assert_eq!(found(&case, &scan), [(2, Relevance { received: vec![], spent })]);
     assert_eq!(watch.output(&channel).map(|output| output.spent), Some(Some(9)));
     assert_eq!(watch.output(&channel).map(|output| output.value), Some(None::<Amount>));
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::btc::bip157::server::MemoryFilterStore;
 use chainsieve::btc::bip158::{BlockFilter, GcsParams, filter_key, gcs};
+use chainsieve::btc::server::filters::MemoryFilterStore;
 
 use crate::rng::Rng;
 use crate::world::World;

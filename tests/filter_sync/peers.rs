@@ -9,8 +9,8 @@ use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
 use chainsieve::bitcoin::{Block, BlockHash, Witness};
-use chainsieve::btc::bip157::server::{Answer, FilterServer, MemoryFilterStore};
 use chainsieve::btc::headers::HeaderChain;
+use chainsieve::btc::server::filters::{Answer, FilterServer, MemoryFilterStore};
 
 use crate::rng::Rng;
 use crate::world::World;

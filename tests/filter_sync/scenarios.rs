@@ -7,8 +7,8 @@ use std::time::Duration;
 use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::btc::bip157::server::{FilterStore as _, MemoryFilterStore};
 use chainsieve::btc::bip157::{Config, Limits};
+use chainsieve::btc::server::filters::{FilterStore as _, MemoryFilterStore};
 
 use crate::lies::{self, Lie, Reach, TAMPERS, Tamper};
 use crate::peers::{BLOCK_LIES, Plan, Quirk, Request};
@@ -66,14 +66,14 @@ pub(crate) static LARGE: LazyLock<Map> = LazyLock::new(|| {
     Map { world, histories }
 });
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A configuration whose time runs as in the simulations.
 pub(crate) fn config(first: u32, seed: u64) -> Config {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     let mut config = Config::new(Network::Regtest, first, key);
-    config.limits = Limits { peers: 64, patience: PATIENCE, ..config.limits };
+    config.limits = Limits { peers: 64, timeout: TIMEOUT, ..config.limits };
     config
 }
 
@@ -245,7 +245,7 @@ pub(crate) fn random(map: &'static Map, seed: u64) -> Scenario<'static> {
     }
     // Blocks come one in a second at least.
     let rest = script_ends + 2 * stores.numbers.len();
-    let end = Duration::from_secs(u64::try_from(rest).expect("small")) + 60 * PATIENCE;
+    let end = Duration::from_secs(u64::try_from(rest).expect("small")) + 60 * TIMEOUT;
     let restarts = if rng.one_in(4) { vec![seconds(rng, 1, script_ends)] } else { Vec::new() };
     Scenario { world: &map.world, seed, config, trusted, tips, plans, watches, restarts, end }
 }
@@ -268,6 +268,6 @@ pub(crate) fn plain(
         plans,
         watches: vec![(Duration::ZERO, scripts)],
         restarts: Vec::new(),
-        end: 60 * PATIENCE,
+        end: 60 * TIMEOUT,
     }
 }

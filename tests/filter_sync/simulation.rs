@@ -7,11 +7,11 @@ use std::time::Duration;
 use chainsieve::bitcoin::bip158::FilterHash;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::{BlockHash, Network, ScriptBuf, Txid};
-use chainsieve::btc::bip157::server::FilterStore as _;
 use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Finding, Reason};
 use chainsieve::btc::bip158::filter_hash;
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::btc::peer::{Grade, PeerId};
+use chainsieve::btc::server::filters::FilterStore as _;
 
 use crate::peers::{Plan, Quirk, Session};
 use crate::rng::Rng;
@@ -174,7 +174,7 @@ impl<'w> Simulation<'w> {
     fn step(&mut self, step: Step, chain: &mut HeaderChain) {
         match step {
             Step::Tick => {
-                let half = self.scenario.config.limits.patience / 2;
+                let half = self.scenario.config.limits.timeout / 2;
                 self.at(self.now + half, Step::Tick);
                 self.handle(chain, Event::Tick);
             }
@@ -194,7 +194,7 @@ impl<'w> Simulation<'w> {
             }
             Step::Watch(count) => {
                 self.wallet.watch(&self.scenario.world.wallet[..count], self.scenario.config.first);
-                self.handle(chain, Event::Rescan(self.scenario.config.first));
+                self.handle(chain, Event::Rescan(self.scenario.config.first..=u32::MAX));
             }
             Step::Restart => self.restart(chain),
             Step::Connect(plan) => self.connect(chain, plan),
@@ -391,10 +391,13 @@ impl<'w> Simulation<'w> {
     }
 
     fn send(&mut self, id: PeerId, message: &NetworkMessage) {
-        self.outcome.requests += 1;
-        if let NetworkMessage::GetData(items) = message {
-            self.outcome.block_requests += items.len();
-        }
+        // Several blocks in one message count for as many.
+        let (requests, blocks) = match message {
+            NetworkMessage::GetData(items) => (items.len(), items.len()),
+            _ => (1, 0),
+        };
+        self.outcome.requests += requests;
+        self.outcome.block_requests += blocks;
         let world = self.scenario.world;
         let peer = self.connections.get_mut(&id).expect("connected once");
         assert!(peer.open, "a message to a closed connection");

@@ -10,11 +10,11 @@ use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_filter::{CFHeaders, CFilter};
 use chainsieve::bitcoin::{Block, Network, Transaction};
-use chainsieve::btc::bip157::server::{Answer, FilterServer, MemoryFilterStore};
 use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Message, Reason, VerifiedFilter};
 use chainsieve::btc::bip158::BlockFilter;
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::btc::peer::PeerId;
+use chainsieve::btc::server::filters::{Answer, FilterServer, MemoryFilterStore};
 
 use crate::world::{NOW, World};
 
@@ -237,7 +237,7 @@ pub(crate) fn sync_keeps_its_word(data: &[u8]) -> (usize, usize) {
                     run.handle(Event::Matched(Box::new(filter)));
                 }
             }
-            15 => run.handle(Event::Rescan(u32::from(*a) % 32)),
+            15 => run.handle(Event::Rescan(u32::from(*a) % 32..=u32::MAX)),
             _ => {}
         }
     }

@@ -14,6 +14,7 @@ use chainsieve::btc::bip37::{BloomFilter, MerkleBlock, Policy, Proof, UpdateMode
 use chainsieve::btc::bip158::audit::{Prevouts, Verdict, audit};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts};
 use chainsieve::btc::headers::{HeaderChain as BlockHeaders, HeadersError};
+use chainsieve::btc::wallet::{BlockScan, Watch};
 use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
@@ -53,6 +54,17 @@ pub fn is_false(filter: &BlockFilter, block: &Block, network: Network) -> bool {
     BoundBlock::bind(block, filter.block_hash, network).is_ok_and(|block| {
         matches!(audit(&block, &filter.content, Prevouts::None), Verdict::Invalid(_))
     })
+}
+
+/// What a block holds for a wallet, if it is the one of its header.
+pub fn scanned(
+    watch: &mut Watch,
+    height: u32,
+    block: &Block,
+    network: Network,
+) -> Option<BlockScan> {
+    let bound = BoundBlock::bind(block, block.block_hash(), network).ok()?;
+    Some(watch.scan(height, &bound))
 }
 
 /// The height that headers from the genesis block lead to.

@@ -1,8 +1,11 @@
-//! What peers claim about filters, height by height.
+//! What peers claim about filters, height by height, and how the caller was answered.
 //!
 //! Headers of filters commit to all filters before them: once two peers differ, their headers
 //! differ for ever, and their filters need not. So what is kept and compared is the *hash* of each
 //! filter; headers serve to learn that two peers agree on a whole interval.
+//!
+//! A claim is dropped with the peer that is convicted of a lie, with one that leaves before it has
+//! shown the filter, and with its block.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -10,17 +13,16 @@ use std::vec::Vec;
 
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::hashes::Hash as _;
+use core::time::Duration;
 
 use super::CHECKPOINT_INTERVAL;
 use super::interval::{
-    Answer, Height, Interval, SPAN, Voucher, first_of, interval_of, place_of, runs,
+    Answer, Earlier, Height, Interval, SPAN, first_of, interval_of, place_of, runs,
 };
-use crate::btc::peer::PeerId;
+use crate::btc::peer::{Grade, PeerId};
 
 /// Heights are `int` in Core: from here on no height is wanted, and no number overflows.
 const MAX_FIRST: u32 = i32::MAX as u32;
-/// So many that have left are remembered one by one for each interval. More are counted together.
-pub(super) const MAX_VOUCHERS: usize = 32;
 /// Refuted hashes that are remembered for each height.
 const MAX_REFUTED: usize = 16;
 
@@ -33,20 +35,21 @@ pub(super) struct Reported {
     pub(super) reopened: Vec<RangeInclusive<u32>>,
 }
 
-/// All claims.
+/// All claims. Intervals follow one another without a gap from the first on; those of which nobody
+/// was heard yet are empty.
 #[derive(Debug, Clone)]
 pub(super) struct Claims {
     /// The number of the first interval.
-    pub(super) first_interval: u32,
+    first_interval: u32,
     /// The first height wanted.
-    pub(super) first: u32,
-    pub(super) intervals: Vec<Interval>,
+    first: u32,
+    intervals: Vec<Interval>,
     /// Claims of other hashes than that of the height, while that is not settled.
-    pub(super) differing: BTreeMap<(u32, PeerId), FilterHash>,
+    differing: BTreeMap<(u32, PeerId), FilterHash>,
     /// Hashes that blocks have refuted.
-    pub(super) refuted: BTreeSet<(u32, FilterHash)>,
+    refuted: BTreeSet<(u32, FilterHash)>,
     /// No interval before this one is unfinished.
-    pub(super) frontier: u32,
+    frontier: u32,
 }
 
 impl Claims {
@@ -63,16 +66,55 @@ impl Claims {
         }
     }
 
+    /// The first height wanted.
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// The interval of the first height wanted.
+    pub(super) fn first_interval(&self) -> u32 {
+        self.first_interval
+    }
+
+    /// The intervals that anyone was heard about, or that are before such, with their numbers.
+    pub(super) fn intervals(&self) -> impl Iterator<Item = (u32, &Interval)> {
+        (self.first_interval..).zip(&self.intervals)
+    }
+
+    /// The heights without an answer where no filter is evidence.
+    pub(super) fn ambiguous_open(&self) -> Vec<u32> {
+        let heights = self.intervals().flat_map(|(number, interval)| {
+            let heights = (first_of(number)..).zip(interval.heights());
+            heights.filter(|(_, at)| at.ambiguous && at.answer == Answer::None)
+        });
+        heights.map(|(height, _)| height).collect()
+    }
+
+    /// How many hashes that blocks have refuted are remembered.
+    #[cfg(test)]
+    pub(super) fn num_refuted(&self) -> usize {
+        self.refuted.len()
+    }
+
+    /// Adds the interval after the last, of an earlier run.
+    pub(super) fn push_interval(&mut self, interval: Interval) {
+        self.intervals.push(interval);
+    }
+
     pub(super) fn interval(&self, interval: u32) -> Option<&Interval> {
         self.intervals.get(interval.checked_sub(self.first_interval)? as usize)
     }
 
-    pub(super) fn interval_mut(&mut self, interval: u32) -> Option<&mut Interval> {
+    fn interval_mut(&mut self, interval: u32) -> Option<&mut Interval> {
         self.intervals.get_mut(interval.checked_sub(self.first_interval)? as usize)
     }
 
+    fn end_interval(&self) -> u32 {
+        self.first_interval + u32::try_from(self.intervals.len()).expect("fewer than heights")
+    }
+
     pub(super) fn at(&self, height: u32) -> Option<&Height> {
-        self.interval(interval_of(height))?.heights.get(place_of(height))
+        self.interval(interval_of(height))?.at(place_of(height))
     }
 
     /// The lowest interval that is not finished.
@@ -83,7 +125,7 @@ impl Claims {
         self.frontier
     }
 
-    pub(super) fn reach_back(&mut self, height: u32) {
+    fn reach_back(&mut self, height: u32) {
         self.frontier = self.frontier.min(interval_of(height));
     }
 
@@ -93,54 +135,71 @@ impl Claims {
         while self.interval(number).is_some_and(Interval::is_finished) {
             number += 1;
         }
-        let answered = |height: &u32| match self.at(*height).map(|at| at.answer) {
-            None | Some(Answer::None) => false,
-            Some(Answer::Block | Answer::Unwanted) => true,
-            Some(Answer::Filter) => self.num_vouchers(*height) > 0,
-        };
         let from = first_of(number);
-        let known = self.interval(number).map_or(0, |known| known.heights.len());
-        let answered = (from..).take(known).take_while(answered).last();
-        let last = answered.or_else(|| from.checked_sub(1))?;
+        let answered = self.interval(number).map_or(0, |known| {
+            let answered = known.answered();
+            // Where someone differs, those who vouch for the interval need not vouch for the height.
+            let below = from.saturating_add(u32::try_from(answered).expect("1,000 at most"));
+            let mut disputed = self.differing.range((from, PeerId(0))..(below, PeerId(0)));
+            let lone = disputed.find(|&(&(height, _), _)| {
+                let answer = self.at(height).map(|at| at.answer);
+                answer == Some(Answer::Filter) && self.num_vouchers(height) == 0
+            });
+            lone.map_or(answered, |(&(height, _), _)| place_of(height))
+        });
+        let last = from.saturating_add(u32::try_from(answered).expect("1,000 at most")) - 1;
         (last >= self.first.max(1)).then_some(last)
     }
 
-    /// The height behind the highest that anyone was heard about.
+    /// The height after the highest that anyone was heard about.
     pub(super) fn end(&self) -> u32 {
-        let number = self.first_interval + self.num_intervals().saturating_sub(1);
-        let known = self.interval(number).map_or(0, |known| known.heights.len());
+        let number = self.end_interval().saturating_sub(1).max(self.first_interval);
+        let known = self.interval(number).map_or(0, |known| known.heights().len());
         first_of(number) + u32::try_from(known).expect("1,000 at most")
     }
 
     /// How many peers vouch for the hash of this height.
     pub(super) fn num_vouchers(&self, height: u32) -> u32 {
         let Some(interval) = self.interval(interval_of(height)) else { return 0 };
-        let earlier = interval.earlier;
+        let earlier = interval.earlier();
         let earlier = if place_of(height) < earlier.heights { earlier.peers } else { 0 };
         u32::try_from(self.vouchers(height).count()).unwrap_or(u32::MAX).saturating_add(earlier)
     }
 
     /// How many peers vouch for all of the first heights of an interval, for as many heights as
     /// anyone does: those who differ somewhere, for the heights below.
-    pub(super) fn agreement(&self, number: u32) -> (usize, usize) {
-        let Some(interval) = self.interval(number) else { return (0, 0) };
+    pub(super) fn agreement(&self, number: u32) -> Earlier {
+        let Some(interval) = self.interval(number) else { return Earlier::default() };
         let range = (first_of(number), PeerId(0))..(first_of(number + 1), PeerId(0));
         let differing: Vec<_> = self.differing.range(range).map(|(key, _)| *key).collect();
-        let vouched = interval.vouchers.iter().map(|voucher| {
+        let vouched = interval.vouchers().iter().map(|voucher| {
             let differs = differing.iter().find(|(_, peer)| *peer == voucher.peer);
             voucher.heights.min(differs.map_or(usize::MAX, |&(height, _)| place_of(height)))
         });
         let vouched: Vec<_> = vouched.collect();
-        let heights = vouched.iter().copied().max().unwrap_or(0).max(interval.earlier.heights);
+        let before = interval.earlier();
+        let heights = vouched.iter().copied().max().unwrap_or(0).max(before.heights);
         let peers = vouched.iter().filter(|&&vouched| vouched >= heights).count();
-        let before = interval.earlier;
-        let earlier = if before.heights >= heights { before.peers as usize } else { 0 };
-        (peers + earlier, heights)
+        let earlier = if before.heights >= heights { before.peers } else { 0 };
+        let peers = u32::try_from(peers).unwrap_or(u32::MAX).saturating_add(earlier);
+        Earlier { peers, heights }
+    }
+
+    /// What a "no" of the filter claimed for a height is worth; `None` if nobody vouches for it.
+    pub(super) fn grade(&self, height: u32) -> Option<Grade> {
+        let at = self.at(height)?;
+        match self.num_vouchers(height) {
+            _ if at.audited => Some(Grade::Audited),
+            _ if self.is_committed(height) => Some(Grade::Checkpoint),
+            0 => None,
+            1 => Some(Grade::OnePeer),
+            peers => Some(Grade::Peers(peers)),
+        }
     }
 
     /// Whether another than `peer` vouches for the hash of this height.
     fn is_vouched_by_others(&self, height: u32, peer: PeerId) -> bool {
-        let earlier = self.interval(interval_of(height)).map_or(0, |known| known.earlier.heights);
+        let earlier = self.interval(interval_of(height)).map_or(0, |known| known.earlier().heights);
         place_of(height) < earlier || self.vouchers(height).any(|voucher| voucher != peer)
     }
 
@@ -148,7 +207,7 @@ impl Claims {
     pub(super) fn vouchers(&self, height: u32) -> impl Iterator<Item = PeerId> {
         let place = place_of(height);
         let interval = self.interval(interval_of(height));
-        let vouchers = interval.into_iter().flat_map(|interval| &interval.vouchers);
+        let vouchers = interval.into_iter().flat_map(Interval::vouchers);
         vouchers
             .filter(move |voucher| voucher.heights > place)
             .map(|voucher| voucher.peer)
@@ -162,6 +221,33 @@ impl Claims {
     ) -> impl Iterator<Item = (PeerId, FilterHash)> + '_ {
         let range = (height, PeerId(u64::MIN))..=(height, PeerId(u64::MAX));
         self.differing.range(range).map(|(&(_, peer), &hash)| (peer, hash))
+    }
+
+    /// The heights that are in dispute, ascending; one comes once for each peer that differs.
+    pub(super) fn disputed(&self) -> impl Iterator<Item = u32> + '_ {
+        self.differing.keys().map(|(height, _)| *height)
+    }
+
+    /// Whether a peer differs at this many heights or more.
+    pub(super) fn differs_at_many(&self, peer: PeerId, many: usize) -> bool {
+        let heights = self.differing.keys().filter(|(_, other)| *other == peer);
+        heights.take(many).count() == many
+    }
+
+    /// The heights of an interval without an answer, for which a filter is evidence and nobody
+    /// disputes which.
+    pub(super) fn undisputed_open(&self, number: u32) -> impl Iterator<Item = u32> + '_ {
+        let known = self.interval(number).into_iter().flat_map(Interval::heights);
+        let heights = (first_of(number)..).zip(known);
+        let open = heights.filter(|(_, at)| at.answer == Answer::None && !at.ambiguous);
+        let heights = open.map(|(height, _)| height);
+        heights.filter(|&height| self.differing_at(height).next().is_none())
+    }
+
+    /// Since when the filters of an interval could be asked for, if all claims about it were in;
+    /// `None` where nobody was heard about it.
+    pub(super) fn waits_since(&mut self, number: u32, now: Duration) -> Option<Duration> {
+        Some(self.interval_mut(number)?.waits_since(now))
     }
 
     /// The peers, connected or not, that claim `hash` for this height.
@@ -185,8 +271,8 @@ impl Claims {
         differing.or_else(|| {
             let place = place_of(height);
             let interval = self.interval(interval_of(height))?;
-            let voucher = interval.vouchers.iter().find(|voucher| voucher.peer == peer)?;
-            let hash = interval.heights.get(place)?.hash;
+            let voucher = interval.vouchers().iter().find(|voucher| voucher.peer == peer)?;
+            let hash = interval.at(place)?.hash;
             (voucher.heights > place).then_some(hash)
         })
     }
@@ -194,19 +280,12 @@ impl Claims {
     /// Whether a peer whose headers these are claims the hashes of a complete interval. It
     /// vouches for them then.
     pub(super) fn agrees(&mut self, peer: PeerId, interval: u32, ends: [FilterHeader; 2]) -> bool {
-        let agrees = self.interval_mut(interval).is_some_and(|interval| interval.leads(ends));
+        let Some(interval) = self.interval_mut(interval) else { return false };
+        let agrees = interval.leads(ends);
         if agrees {
-            self.vouch(peer, interval, SPAN);
+            interval.vouch(peer, SPAN);
         }
         agrees
-    }
-
-    fn vouch(&mut self, peer: PeerId, interval: u32, heights: usize) {
-        let Some(interval) = self.interval_mut(interval) else { return };
-        match interval.vouchers.iter_mut().find(|voucher| voucher.peer == peer) {
-            Some(voucher) => voucher.heights = heights,
-            None => interval.vouchers.push(Voucher { peer, heights }),
-        }
     }
 
     /// Takes a peer's hashes of consecutive heights of one interval, which follow what it has
@@ -221,35 +300,36 @@ impl Claims {
             if self.refuted.contains(&(height, hash)) {
                 refuted.get_or_insert((height, hash));
             }
-            // What the peer itself claimed before it takes back.
+            // What the peer itself claimed before, it takes back.
             let is_vouched = self.is_vouched_by_others(height, peer);
             let wanted = height >= self.first;
+            let place = place_of(height);
             let interval = self.interval_mut(number).expect("made above");
-            let Some(at) = interval.heights.get_mut(place_of(height)) else {
-                let answer = if wanted { Answer::None } else { Answer::Unwanted };
-                interval.open += usize::from(wanted);
-                interval.heights.push(Height { hash, answer, ambiguous: false, audited: false });
+            let Some(&at) = interval.at(place) else {
+                interval.push(hash, wanted);
                 continue;
             };
             if at.hash == hash {
                 continue;
             }
             match at.answer {
+                // Nobody asks about it.
                 Answer::Unwanted if is_vouched => {}
+                // The block has one filter, and it is another.
                 _ if at.audited => {
                     refuted.get_or_insert((height, hash));
                 }
+                // Nobody else stands for the hash that was known: it is replaced.
                 _ if !is_vouched => {
-                    at.hash = hash;
-                    at.ambiguous &= at.answer != Answer::Block;
+                    interval.set_hash(place, hash);
+                    interval.set_ambiguous(place, at.ambiguous && at.answer != Answer::Block);
                     if at.answer == Answer::Filter {
-                        at.answer = Answer::None;
-                        interval.open += 1;
+                        interval.answer(place, Answer::None);
                         reopened.push(height);
                     }
-                    interval.change();
                 }
-                Answer::Block => at.ambiguous = true,
+                // The block was scanned, and did not decide: no filter is evidence.
+                Answer::Block => interval.set_ambiguous(place, true),
                 Answer::None | Answer::Filter | Answer::Unwanted => {
                     if !at.ambiguous {
                         self.differing.insert((height, peer), hash);
@@ -258,7 +338,9 @@ impl Claims {
             }
         }
         let end = start as usize - first_of(number) as usize + hashes.len();
-        self.vouch(peer, number, end);
+        if let Some(interval) = self.interval_mut(number) {
+            interval.vouch(peer, end);
+        }
         self.reach_back(start);
         Reported { refuted, reopened: runs(reopened.into_iter()) }
     }
@@ -266,11 +348,7 @@ impl Claims {
     /// Notes how a height was answered.
     pub(super) fn answer(&mut self, height: u32, answer: Answer) {
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
-        let Some(at) = interval.heights.get_mut(place_of(height)) else { return };
-        let open = |answer| usize::from(answer == Answer::None);
-        interval.open = interval.open + open(answer) - open(at.answer);
-        at.answer = answer;
-        interval.waits_since = interval.waits_since.filter(|_| interval.open > 0);
+        interval.answer(place_of(height), answer);
         if answer == Answer::None {
             self.reach_back(height);
         }
@@ -286,25 +364,21 @@ impl Claims {
     ) {
         let mut left = self.hashes(height);
         left.retain(|hash| !refuted.contains(hash));
-        let differing: Vec<_> = self.differing_at(height).map(|(peer, _)| (height, peer)).collect();
-        for key in differing {
-            self.differing.remove(&key);
-        }
+        self.drop_differing(height, |_| true);
         self.answer(height, Answer::Block);
+        let place = place_of(height);
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
-        let Some(at) = interval.heights.get_mut(place_of(height)) else { return };
-        at.ambiguous |= left.len() > 1;
+        let Some(&at) = interval.at(place) else { return };
         if let Some(valid) = valid {
-            at.audited = true;
-            at.ambiguous = false;
-            if at.hash != valid {
-                at.hash = valid;
-                interval.change();
-            }
-        } else if refuted.contains(&at.hash) {
-            at.hash = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
-            at.ambiguous |= left.is_empty();
-            interval.change();
+            interval.audit(place, valid);
+            return;
+        }
+        let is_refuted = refuted.contains(&at.hash);
+        interval
+            .set_ambiguous(place, at.ambiguous || left.len() > 1 || is_refuted && left.is_empty());
+        if is_refuted {
+            let other = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
+            interval.set_hash(place, other);
         }
     }
 
@@ -320,47 +394,65 @@ impl Claims {
 
     /// No filter is evidence about this height: it takes the block.
     pub(super) fn doubt(&mut self, height: u32) {
-        let Some(interval) = self.interval_mut(interval_of(height)) else { return };
-        if let Some(at) = interval.heights.get_mut(place_of(height)) {
-            at.ambiguous = true;
+        if let Some(interval) = self.interval_mut(interval_of(height)) {
+            interval.set_ambiguous(place_of(height), true);
         }
     }
 
     /// Whether peers of an earlier run claim this.
     pub(super) fn is_claimed_earlier(&self, height: u32, hash: FilterHash) -> bool {
-        let covers = |interval: &Interval| place_of(height) < interval.earlier.heights;
+        let covers = |interval: &Interval| place_of(height) < interval.earlier().heights;
         self.interval(interval_of(height)).is_some_and(covers)
             && self.at(height).is_some_and(|at| at.hash == hash && !at.ambiguous)
     }
 
-    /// Has all heights from `from` on answered again. Returns those whose filter is not known.
-    pub(super) fn reopen(&mut self, from: u32) -> Vec<u32> {
+    /// Has these heights answered again. Returns those whose filter is not known.
+    pub(super) fn reopen(&mut self, heights: &RangeInclusive<u32>) -> Vec<u32> {
         let mut ambiguous = Vec::new();
-        let first = from.max(self.first).max(1);
-        for number in interval_of(first)..self.first_interval + self.num_intervals() {
+        let (first, last) = ((*heights.start()).max(self.first).max(1), *heights.end());
+        let end = self.end_interval().min(interval_of(last).saturating_add(1));
+        for number in interval_of(first)..end {
+            let start = if number == interval_of(first) { place_of(first) } else { 0 };
+            let end = if number == interval_of(last) { place_of(last) + 1 } else { SPAN };
             let Some(interval) = self.interval_mut(number) else { continue };
-            for (height, at) in (first_of(number)..).zip(&mut interval.heights) {
-                if height < first {
-                    continue;
-                }
-                interval.open += usize::from(at.answer != Answer::None);
-                at.answer = Answer::None;
-                ambiguous.extend(at.ambiguous.then_some(height));
-            }
+            let places = interval.reopen(start..end).into_iter();
+            let height = |place| first_of(number) + u32::try_from(place).expect("1,000 at most");
+            ambiguous.extend(places.map(height));
         }
         self.reach_back(first);
         ambiguous
     }
 
-    pub(super) fn num_intervals(&self) -> u32 {
-        u32::try_from(self.intervals.len()).expect("fewer than heights")
+    /// Wants the heights from `first` on, which is lower than before. Returns the heights that were
+    /// answered and for which nobody vouches now.
+    pub(super) fn extend(&mut self, first: u32) -> Vec<RangeInclusive<u32>> {
+        let before = self.first_interval;
+        self.first = first.min(self.first);
+        self.first_interval = interval_of(self.first.max(1));
+        if !self.intervals.is_empty() {
+            let new = (self.first_interval..before).map(|_| Interval::default());
+            drop(self.intervals.splice(..0, new));
+        }
+        self.frontier = self.frontier.min(self.first_interval);
+        // Of all others, each height was wanted before.
+        let place = if before == self.first_interval { place_of(self.first.max(1)) } else { 0 };
+        let Some(interval) = self.interval_mut(before) else { return Vec::new() };
+        let vouched = interval.vouched();
+        if !interval.extend(place) {
+            return Vec::new();
+        }
+        let doubtful = interval.doubtful(vouched).collect::<Vec<_>>().into_iter();
+        let height = |place| first_of(before) + u32::try_from(place).expect("1,000 at most");
+        let reopened = runs(doubtful.map(height));
+        self.differing.retain(|&(height, _), _| interval_of(height) != before);
+        reopened
     }
 
     /// Whether a header that is trusted commits to the hash of this height.
-    pub(super) fn is_committed(&self, height: u32) -> bool {
+    fn is_committed(&self, height: u32) -> bool {
         let interval = self.interval(interval_of(height));
         let differs = self.differing_at(height).next().is_some();
-        interval.is_some_and(|interval| interval.committed) && !differs
+        interval.is_some_and(Interval::is_committed) && !differs
     }
 
     /// The headers at the end of these intervals are trusted. Returns the intervals whose hashes
@@ -371,15 +463,14 @@ impl Claims {
             return committed;
         }
         let mut above: Option<[FilterHeader; 2]> = None;
-        for number in (self.first_interval..self.first_interval + self.num_intervals()).rev() {
+        for number in (self.first_interval..self.end_interval()).rev() {
             let interval = self.interval_mut(number).expect("counted");
             let header = trusted.get(&(number * CHECKPOINT_INTERVAL)).copied();
             let header = header.or_else(|| above.map(|[before, _]| before));
-            let leads = interval.ends.filter(|&[_, end]| Some(end) == header);
-            if leads.is_some() && !interval.committed {
+            let leads = interval.ends().filter(|&[_, end]| Some(end) == header);
+            if leads.is_some() && interval.commit() {
                 committed.push(number);
             }
-            interval.committed |= leads.is_some();
             above = leads;
         }
         committed
@@ -388,10 +479,127 @@ impl Claims {
     /// The heights of an interval, in runs, that filters answered and nobody disputes.
     pub(super) fn answered_by_filter(&self, number: u32, from: u32) -> Vec<RangeInclusive<u32>> {
         let Some(interval) = self.interval(number) else { return Vec::new() };
-        let heights = (first_of(number)..).zip(&interval.heights);
+        let heights = (first_of(number)..).zip(interval.heights());
         let answered =
             heights.filter(|(height, at)| *height >= from && at.answer == Answer::Filter);
         let heights = answered.map(|(height, _)| height);
         runs(heights.filter(|&height| self.differing_at(height).next().is_none()))
+    }
+
+    /// Drops everything that liars claim. Returns the heights that were answered and for which
+    /// nobody vouches now. Peers of an earlier run may be among the liars if `earlier`.
+    pub(super) fn convict(&mut self, liars: &[PeerId], earlier: bool) -> Vec<RangeInclusive<u32>> {
+        self.differing.retain(|(_, peer), _| !liars.contains(peer));
+        self.withdraw(|_, interval| interval.drop_vouchers(liars, earlier))
+    }
+
+    /// Takes vouchers from intervals.
+    fn withdraw(&mut self, take: impl Fn(u32, &mut Interval)) -> Vec<RangeInclusive<u32>> {
+        let mut reopened = Vec::new();
+        for number in self.first_interval..self.end_interval() {
+            let interval = self.interval_mut(number).expect("counted");
+            let before = interval.vouched();
+            take(number, interval);
+            if interval.vouched() < before {
+                let height =
+                    |place| first_of(number) + u32::try_from(place).expect("1,000 at most");
+                reopened.extend(runs(interval.doubtful(before).map(height)));
+                self.reach_back(first_of(number));
+            }
+        }
+        reopened.extend(self.promote());
+        reopened
+    }
+
+    /// Where nobody vouches for the hash of a height any more and someone claims another, that
+    /// takes its place.
+    fn promote(&mut self) -> Vec<RangeInclusive<u32>> {
+        let keys: Vec<_> = self.differing.keys().copied().collect();
+        let mut reopened = Vec::new();
+        for (height, peer) in keys {
+            let place = place_of(height);
+            let stays = self.interval(interval_of(height)).is_some_and(|interval| {
+                let mut vouchers = interval.vouchers().iter();
+                vouchers.any(|voucher| voucher.peer == peer && voucher.heights > place)
+            });
+            if self.num_vouchers(height) > 0 || !stays {
+                continue;
+            }
+            let Some(hash) = self.differing.remove(&(height, peer)) else { continue };
+            self.differing.retain(|&(at, _), other| at != height || *other != hash);
+            let interval = self.interval_mut(interval_of(height)).expect("differs there");
+            interval.set_hash(place, hash);
+            if interval.at(place).is_some_and(|at| at.answer == Answer::Filter) {
+                self.answer(height, Answer::None);
+                reopened.push(height..=height);
+            }
+        }
+        reopened
+    }
+
+    /// A peer is gone. What it claimed goes too, except where `keep`, and where it was answered
+    /// with: up to the first height that is open, or where it differed. Returns the heights that
+    /// were answered and for which nobody vouches now.
+    pub(super) fn depart(
+        &mut self,
+        peer: PeerId,
+        keep: impl Fn(u32, FilterHash) -> bool,
+    ) -> Vec<RangeInclusive<u32>> {
+        let mut dropped = Vec::new();
+        self.differing.retain(|&(height, claimant), &mut hash| {
+            let stays = claimant != peer || keep(height, hash);
+            dropped.extend((!stays).then_some(height));
+            stays
+        });
+        for number in self.first_interval..self.end_interval() {
+            let interval = self.interval(number).expect("counted");
+            if interval.num_open() == 0 {
+                continue;
+            }
+            let claimed = (first_of(number)..).zip(interval.heights());
+            let open = claimed.filter(|(_, at)| at.answer == Answer::None);
+            let kept = open.map(|(height, at)| (height, at.hash)).filter(|&(height, hash)| {
+                keep(height, hash) && self.vouchers(height).any(|voucher| voucher == peer)
+            });
+            let kept: Vec<_> = kept.collect();
+            self.differing.extend(kept.into_iter().map(|(height, hash)| ((height, peer), hash)));
+        }
+        let reopened = self.withdraw(|number, interval| {
+            let open = interval.heights().iter().take_while(|_| interval.num_open() > 0);
+            let first_open = open.clone().position(|at| at.answer == Answer::None);
+            // Without its claim there it would count for that of others.
+            let differed = dropped.iter().find(|&&height| interval_of(height) == number);
+            let end = first_open.into_iter().chain(differed.map(|&height| place_of(height))).min();
+            if let Some(end) = end {
+                interval.limit_voucher(peer, end);
+            }
+        });
+        // Who differs is not as easily one of many that have left; there are few.
+        if self.differing.keys().all(|&(_, claimant)| claimant != peer) {
+            for interval in &mut self.intervals {
+                interval.count_together(peer);
+            }
+        }
+        reopened
+    }
+
+    /// Drops what peers that have left claim about a height.
+    pub(super) fn drop_differing(&mut self, height: u32, has_left: impl Fn(PeerId) -> bool) {
+        self.differing.retain(|&(at, peer), _| at != height || !has_left(peer));
+    }
+
+    /// Forgets everything above this height.
+    pub(super) fn truncate(&mut self, height: u32) {
+        self.differing.retain(|&(at, _), _| at <= height);
+        self.refuted.retain(|&(at, _)| at <= height);
+        let last = interval_of(height);
+        let intervals = (last + 1).saturating_sub(self.first_interval) as usize;
+        self.intervals.truncate(intervals);
+        self.frontier = self.frontier.min(last.max(self.first_interval));
+        if height > 0
+            && let Some(interval) = self.interval_mut(last)
+        {
+            interval.truncate(place_of(height) + 1);
+        }
     }
 }

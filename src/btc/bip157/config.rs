@@ -22,9 +22,12 @@ pub struct Config {
     pub first: u32,
     /// Filter headers that the caller trusts, by height. Who differs is disconnected unheard.
     pub(super) checkpoints: BTreeMap<u32, FilterHeader>,
-    /// Of so many blocks, one on average is fetched and its filter audited; 0 for none. Which,
-    /// follows from the seed.
+    /// One block in this many, on average, is fetched and its filter audited; 0 for none. The seed
+    /// decides which.
     pub spot_audits: u32,
+    /// The last height wanted; `None` for every height, those to come too. Nothing above it is asked
+    /// or answered.
+    pub last: Option<u32>,
     /// For the choice of spot audits. Peers must not know it.
     pub seed: [u8; 16],
     /// How much is kept, and how long is waited.
@@ -39,6 +42,7 @@ impl Config {
             first,
             checkpoints: BTreeMap::new(),
             spot_audits: 1_000,
+            last: None,
             seed,
             limits: Limits::default(),
         }
@@ -57,7 +61,7 @@ impl Config {
     }
 }
 
-/// Why a configuration is none.
+/// Why a configuration is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -73,20 +77,20 @@ pub struct Limits {
     pub peers: usize,
     /// Intervals of 1,000 blocks that are worked on at a time.
     pub intervals: usize,
-    /// Blocks that are fetched at a time for disputes, spot audits and hits. With each, one filter
-    /// is kept, of [`MAX_FILTER_SIZE`](super::MAX_FILTER_SIZE) at most and of some 20 kB usually.
+    /// Blocks that are fetched at a time for disputes, spot audits and hits. One filter is kept with
+    /// each: at most [`MAX_FILTER_SIZE`](super::MAX_FILTER_SIZE) bytes, usually about 20 kB.
     pub inspections: usize,
-    /// Of these, those where peers claim different filters: with each, up to two filters for each
-    /// peer of the limit are kept, as some may have left.
+    /// The most of these where peers claim different filters. With each, up to two filters per peer
+    /// of the limit are kept, since some peers may have left.
     pub disputes: usize,
-    /// Bytes of filters of hits that are kept until there is room to fetch their blocks. Those over
-    /// it are fetched again.
+    /// Bytes of the filters of hits that are kept while their blocks wait to be fetched. A filter that
+    /// exceeds it is dropped and fetched again.
     pub kept_bytes: usize,
-    /// How long an answer may take before others take over. Each filter and each block of several
-    /// asked for has as long after the one before; all together have as long again for each 100
-    /// filters, 8 blocks or 1 MB of blocks that come first. A peer that sends nothing is disconnected
-    /// after four times as long, and once overdue if it owes a filter in a dispute.
-    pub patience: Duration,
+    /// How long an answer may take before others are asked. Of several filters or blocks, each may
+    /// take this long after the one before; all together may take one timeout, and one more for each
+    /// 100 filters, 8 blocks or 1 MB of blocks that come first. A peer that sends nothing is
+    /// disconnected after four timeouts, and after one if it owes a filter in a dispute.
+    pub timeout: Duration,
 }
 
 impl Default for Limits {
@@ -97,7 +101,7 @@ impl Default for Limits {
             inspections: 128,
             disputes: 16,
             kept_bytes: 64 << 20,
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
         }
     }
 }

@@ -2,19 +2,20 @@
 //!
 //! Every peer goes through the intervals of 1,000 blocks upwards, from that of the first height
 //! wanted, whenever it came. Where the hashes known lead from its filter header before an interval
-//! to the one behind, it claims the same, and need not be asked.
+//! to the one after it, it claims the same, and need not be asked.
 
 use std::vec::Vec;
 
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::p2p::message_filter::{CFCheckpt, CFHeaders, GetCFCheckpt, GetCFHeaders};
 
-use super::claims::Reported;
+use super::claims::{Claims, Reported};
 use super::interval::{first_of, interval_of};
-use super::peers::{Asked, Peer};
-use super::sync::{FilterSync, Turn};
+use super::peers::{Peer, Peers};
+use super::requests::is_stale;
+use super::turn::{Turn, Verdict};
 use super::{
-    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, FalseFilter, Message, Reason,
+    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Config, Contradiction, FalseFilter, Message, Reason,
     Violation,
 };
 use crate::btc::bip158::filter_header;
@@ -23,45 +24,55 @@ use crate::btc::peer::PeerId;
 /// Disputed heights of one peer over which it is asked for no more claims.
 const MAX_DIFFERING: usize = CHECKPOINT_INTERVAL as usize;
 
-impl FilterSync {
-    pub(super) fn ask_for_claims(&mut self, turn: &mut Turn<'_>) {
-        if self.is_before_chain(turn) {
-            return;
-        }
-        let ids: Vec<_> = self.peers.keys().copied().collect();
+/// The parts of a sync that comparing claims is decided between.
+#[derive(Debug)]
+pub(super) struct Compare<'a> {
+    pub(super) config: &'a Config,
+    /// The filter header of the genesis block.
+    pub(super) genesis: FilterHeader,
+    pub(super) claims: &'a mut Claims,
+    pub(super) peers: &'a mut Peers,
+}
+
+impl Compare<'_> {
+    /// Asks each peer for what is to be compared next.
+    pub(super) fn ask(&mut self, turn: &mut Turn<'_>) {
+        let ids: Vec<_> = self.peers.ids().collect();
         for id in ids {
-            while self.ask_peer_for_claims(id, turn) {}
+            while self.ask_peer(id, turn) {}
         }
     }
 
     /// Takes a step with one peer; returns whether there may be another.
-    fn ask_peer_for_claims(&mut self, id: PeerId, turn: &mut Turn<'_>) -> bool {
+    fn ask_peer(&mut self, id: PeerId, turn: &mut Turn<'_>) -> bool {
         let frontier = self.claims.frontier();
         let window = u32::try_from(self.config.limits.intervals).unwrap_or(u32::MAX).max(1);
-        let Some(peer) = self.peers.get_mut(&id) else { return false };
+        let Some(peer) = self.peers.get_mut(id) else { return false };
         let Some(height) = peer.height(turn.chain) else { return false };
-        if peer.is_asked_for_claims() {
+        if peer.requests.has_claims() {
             return false;
         }
-        let known = peer.checkpoints.len();
-        let first = self.claims.first_interval as usize;
+        let known = peer.num_checkpoints();
+        let first = self.claims.first_interval() as usize;
         let checkpoints = (height / CHECKPOINT_INTERVAL) as usize;
+        // One more follows from the hashes of its interval, which are asked for anyway.
         if checkpoints > known && (known + 1 < first || checkpoints > known + 1) {
             let stop = turn.block_at(height).expect("at or below the tip");
             let message = GetCFCheckpt { filter_type: BASIC_FILTER, stop_hash: stop.hash };
-            peer.ask(Asked::Checkpoints, stop, turn.now);
-            turn.actions.push(Action::Send(id, Message::GetCFCheckpt(message)));
+            peer.requests.ask_for_checkpoints(stop, turn.now);
+            turn.send(id, Message::GetCFCheckpt(message));
             return false;
         }
-        let interval = peer.next;
+        let interval = peer.next_interval();
+        // Claims far above what is answered would only fill the memory.
         if interval >= frontier.saturating_add(window) {
             return false;
         }
-        let (end, reported) = (peer.checkpoint(interval), peer.reported);
+        let (end, start) = (peer.checkpoint(interval), peer.next_height());
         let Some(before) = self.header_before(id, interval) else { return false };
-        if let Some(end) = end.filter(|_| reported == 0) {
+        if let Some(end) = end.filter(|_| start == first_of(interval)) {
             if self.claims.agrees(id, interval, [before, end]) {
-                self.peers.get_mut(&id).expect("found above").advance();
+                self.peers.get_mut(id).expect("found above").advance();
                 self.grade_interval(interval, first_of(interval), turn);
                 return true;
             }
@@ -69,11 +80,10 @@ impl FilterSync {
                 return false;
             }
         }
-        let differing = self.claims.differing.keys().filter(|(_, peer)| *peer == id);
-        if differing.take(MAX_DIFFERING).count() == MAX_DIFFERING {
+        // A liar about every height would have every block fetched at once.
+        if self.claims.differs_at_many(id, MAX_DIFFERING) {
             return false;
         }
-        let start = first_of(interval) + reported;
         let stop = height.min(interval * CHECKPOINT_INTERVAL);
         if start > stop {
             return false;
@@ -81,153 +91,151 @@ impl FilterSync {
         let stop = turn.block_at(stop).expect("at or below the tip");
         let message =
             GetCFHeaders { filter_type: BASIC_FILTER, start_height: start, stop_hash: stop.hash };
-        let peer = self.peers.get_mut(&id).expect("found above");
-        peer.ask(Asked::Headers { start }, stop, turn.now);
-        turn.actions.push(Action::Send(id, Message::GetCFHeaders(message)));
+        let peer = self.peers.get_mut(id).expect("found above");
+        peer.requests.ask_for_headers(start, stop, turn.now);
+        turn.send(id, Message::GetCFHeaders(message));
         false
     }
 
     /// The header that a peer claims before an interval, once it has.
     fn header_before(&self, id: PeerId, interval: u32) -> Option<FilterHeader> {
         match interval - 1 {
-            0 => Some(self.genesis_header()),
-            before => self.peers.get(&id)?.checkpoint(before),
+            0 => Some(self.genesis),
+            before => self.peers.get(id)?.checkpoint(before),
         }
     }
 
-    /// Whether another peer's answer is on its way that may do for this one.
+    /// Whether another peer's answer is to come that may do for this one.
     fn is_asked_of_another(&self, id: PeerId, interval: u32, turn: &Turn<'_>) -> bool {
-        let pace = self.pace();
-        let known = self.claims.interval(interval).map_or(0, |known| known.heights.len());
+        let known = self.claims.interval(interval).map_or(0, |known| known.heights().len());
         if known == CHECKPOINT_INTERVAL as usize {
             return false;
         }
         let ends_with = |peer: &Peer| (peer.checkpoint(interval - 1), peer.checkpoint(interval));
-        let Some(own) = self.peers.get(&id).map(ends_with) else { return false };
-        let mut others = self.peers.iter().filter(|(other, _)| **other != id);
+        let Some(own) = self.peers.get(id).map(ends_with) else { return false };
+        let mut others = self.peers.iter().filter(|(other, _)| *other != id);
         others.any(|(_, peer)| {
-            let is_asked = |asked: &Asked| matches!(asked, Asked::Headers { .. });
-            peer.next == interval
+            peer.next_interval() == interval
                 && ends_with(peer) == own
-                && peer.requests.iter().any(|request| is_asked(&request.asked))
-                && !peer.is_slow(turn.now, pace)
+                && peer.requests.has_headers()
+                && !self.peers.is_slow(peer, turn.now)
         })
     }
 
+    /// Takes filter headers at the multiples of 1,000.
+    ///
+    /// # Errors
+    /// What becomes of the peer, if they answer nothing or contradict others.
     pub(super) fn take_checkpoints(
         &mut self,
         id: PeerId,
         message: &CFCheckpt,
-        turn: &mut Turn<'_>,
-    ) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(request) = peer.take(|request| request.asked == Asked::Checkpoints) else {
-            return self.violate(id, Violation::Unsolicited, turn);
-        };
+        turn: &Turn<'_>,
+    ) -> Result<(), Verdict> {
+        let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
+        let stop = peer.requests.take_checkpoints().ok_or(Violation::Unsolicited)?;
         if message.filter_type != BASIC_FILTER {
-            return self.violate(id, Violation::FilterType(message.filter_type), turn);
+            return Err(Violation::FilterType(message.filter_type).into());
         }
-        if message.stop_hash != request.stop.hash {
-            return self.violate(id, Violation::WrongBlock(message.stop_hash), turn);
+        if message.stop_hash != stop.hash {
+            return Err(Violation::WrongBlock(message.stop_hash).into());
         }
-        let expected = (request.stop.height / CHECKPOINT_INTERVAL) as usize;
+        let expected = (stop.height / CHECKPOINT_INTERVAL) as usize;
         let sent = message.filter_headers.len();
         if sent != expected {
-            return self.violate(id, Violation::Count { sent, expected }, turn);
+            return Err(Violation::Count { sent, expected }.into());
         }
-        if request.is_stale(turn.chain) {
-            return;
+        if is_stale(stop, turn.chain) {
+            return Ok(());
         }
         for (interval, &header) in (1..).zip(&message.filter_headers) {
-            if let Err(reason) = self.learn(id, interval, header) {
-                return self.convict(&[id], false, &reason, turn);
-            }
+            self.learn(id, interval, header)?;
         }
+        Ok(())
     }
 
     /// A peer claims the header at the end of an interval.
-    fn learn(&mut self, id: PeerId, interval: u32, header: FilterHeader) -> Result<(), Reason> {
+    fn learn(&mut self, id: PeerId, interval: u32, header: FilterHeader) -> Result<(), Verdict> {
         let height = interval * CHECKPOINT_INTERVAL;
         if let Some(&trusted) = self.config.checkpoints.get(&height).filter(|t| **t != header) {
-            return Err(Reason::ContradictsCheckpoint { height, claimed: header, trusted });
+            let reason = Reason::ContradictsCheckpoint { height, claimed: header, trusted };
+            return Err(Verdict::Convict(reason));
         }
-        let claimed = self.peers.get_mut(&id).and_then(|peer| peer.learn(interval, header));
+        let claimed = self.peers.get_mut(id).and_then(|peer| peer.learn(interval, header));
         match claimed {
             Some(claimed) => {
                 let contradiction = Contradiction::Headers { height, claimed, sent: header };
-                Err(Reason::ContradictsItself(contradiction))
+                Err(Verdict::Convict(Reason::ContradictsItself(contradiction)))
             }
             None => Ok(()),
         }
     }
 
-    pub(super) fn take_headers(&mut self, id: PeerId, message: &CFHeaders, turn: &mut Turn<'_>) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let is_headers = |asked: &Asked| matches!(asked, Asked::Headers { .. });
-        let request = peer.take(|request| is_headers(&request.asked));
-        let Some((start, request)) = request.and_then(|request| match request.asked {
-            Asked::Headers { start } => Some((start, request)),
-            _ => None,
-        }) else {
-            return self.violate(id, Violation::Unsolicited, turn);
-        };
+    /// Takes the hashes of a range of filters.
+    ///
+    /// # Errors
+    /// What becomes of the peer, if they answer nothing, contradict others, or are known to be
+    /// false.
+    pub(super) fn take_headers(
+        &mut self,
+        id: PeerId,
+        message: &CFHeaders,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Verdict> {
+        let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
+        let (start, stop) = peer.requests.take_headers().ok_or(Violation::Unsolicited)?;
         if message.filter_type != BASIC_FILTER {
-            return self.violate(id, Violation::FilterType(message.filter_type), turn);
+            return Err(Violation::FilterType(message.filter_type).into());
         }
-        if message.stop_hash != request.stop.hash {
-            return self.violate(id, Violation::WrongBlock(message.stop_hash), turn);
+        if message.stop_hash != stop.hash {
+            return Err(Violation::WrongBlock(message.stop_hash).into());
         }
-        let (sent, expected) = (message.filter_hashes.len(), request.stop.height + 1 - start);
-        if sent != expected as usize {
-            return self.violate(id, Violation::Count { sent, expected: expected as usize }, turn);
+        let (sent, expected) = (message.filter_hashes.len(), (stop.height + 1 - start) as usize);
+        if sent != expected {
+            return Err(Violation::Count { sent, expected }.into());
         }
-        let interval = peer.next;
-        let is_due = start == first_of(interval) + peer.reported;
-        if request.is_stale(turn.chain) || !is_due {
-            return;
+        // Asked before a reorganisation, or before lower heights were wanted.
+        if is_stale(stop, turn.chain) || start != peer.next_height() {
+            return Ok(());
         }
-        if let Err(reason) = self.follow(id, interval, start, message) {
-            return self.convict(&[id], false, &reason, turn);
-        }
-        self.take_hashes(id, start, &message.filter_hashes, turn);
+        self.follow(id, start, message)?;
+        self.take_hashes(id, start, &message.filter_hashes, turn)
     }
 
     /// Follows a peer's headers along its hashes.
-    fn follow(
-        &mut self,
-        id: PeerId,
-        interval: u32,
-        start: u32,
-        message: &CFHeaders,
-    ) -> Result<(), Reason> {
+    fn follow(&mut self, id: PeerId, start: u32, message: &CFHeaders) -> Result<(), Verdict> {
+        let interval = interval_of(start);
         let sent = message.previous_filter_header;
-        let end = self.peers.get(&id).and_then(|peer| peer.end);
+        let end = self.peers.get(id).and_then(Peer::end);
         let claimed = end.or_else(|| self.header_before(id, interval)).unwrap_or(sent);
         if sent != claimed {
             let height = start - 1;
-            return Err(if height == 0 {
+            return Err(Verdict::Convict(if height == 0 {
                 Reason::ContradictsCheckpoint { height, claimed: sent, trusted: claimed }
             } else {
                 Reason::ContradictsItself(Contradiction::Headers { height, claimed, sent })
-            });
+            }));
         }
         let hashes = &message.filter_hashes;
         let end = hashes.iter().fold(sent, |header, hash| filter_header(hash, &header));
-        let peer = self.peers.get_mut(&id).expect("it sent this");
-        peer.reported += u32::try_from(hashes.len()).expect("counted before");
-        peer.end = Some(end);
-        if peer.reported == CHECKPOINT_INTERVAL {
-            peer.advance();
+        let peer = self.peers.get_mut(id).expect("it sent this");
+        if peer.claim(u32::try_from(hashes.len()).expect("counted before"), end) {
             self.learn(id, interval, end)?;
         }
         Ok(())
     }
 
-    fn take_hashes(&mut self, id: PeerId, start: u32, hashes: &[FilterHash], turn: &mut Turn<'_>) {
+    fn take_hashes(
+        &mut self,
+        id: PeerId,
+        start: u32,
+        hashes: &[FilterHash],
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Verdict> {
         let interval = interval_of(start);
         let Reported { refuted, reopened } = self.claims.report(id, start, hashes);
         turn.reopen(reopened);
-        if let Some(peer) = self.peers.get(&id).filter(|peer| peer.next > interval) {
+        if let Some(peer) = self.peers.get(id).filter(|peer| peer.next_interval() > interval) {
             let ends = self.header_before(id, interval).zip(peer.checkpoint(interval));
             if let Some((before, end)) = ends {
                 self.claims.agrees(id, interval, [before, end]);
@@ -236,9 +244,10 @@ impl FilterSync {
         if let Some((height, hash)) = refuted {
             let at = turn.block_at(height).expect("in the chain, as the stop is");
             let reason = Reason::FalseFilter(Box::new(FalseFilter { at, hash, proof: None }));
-            return self.convict(&[id], false, &reason, turn);
+            return Err(Verdict::Convict(reason));
         }
         self.grade_interval(interval, start, turn);
+        Ok(())
     }
 
     /// Says what answers given before are worth now.
@@ -254,13 +263,9 @@ impl FilterSync {
     fn report_grades(&self, interval: u32, from: u32, turn: &mut Turn<'_>) {
         for run in self.claims.answered_by_filter(interval, from) {
             // Peers vouch for heights from the first on: the last has the fewest.
-            if let Some(grade) = self.grade_of_claim(*run.end()) {
-                turn.actions.push(Action::Graded(*run.start(), *run.end(), grade));
+            if let Some(grade) = self.claims.grade(*run.end()) {
+                turn.act(Action::Graded(*run.start(), *run.end(), grade));
             }
         }
-    }
-
-    pub(super) fn violate(&mut self, id: PeerId, violation: Violation, turn: &mut Turn<'_>) {
-        self.disconnect(id, Reason::Violation(violation), turn);
     }
 }

@@ -4,31 +4,47 @@ use std::ops::RangeInclusive;
 use std::vec::Vec;
 
 use bitcoin::bip158::FilterHash;
-use bitcoin::p2p::message_filter::{CFilter, GetCFilters};
+use bitcoin::hashes::Hash as _;
+use bitcoin::p2p::message_filter::CFilter;
 
+use super::claims::Claims;
+use super::inspections::Inspections;
 use super::interval::{Answer, first_of, runs};
-use super::peers::{Asked, Request};
-use super::sync::{FilterSync, Look, Turn};
+use super::peers::Peers;
+use super::turn::{Turn, Verdict};
 use super::{
-    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS,
-    Message, Reason, VerifiedFilter, Violation, Why,
+    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Config, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS,
+    Reason, VerifiedFilter, Violation, Why,
 };
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
+use crate::hash::{SipKey, siphash_2_4};
 
-impl FilterSync {
+/// A bulk request stays inside its interval, and so inside what one request may ask for.
+const _: () = assert!(MAX_FILTERS >= CHECKPOINT_INTERVAL && MAX_FILTERS > 0);
+
+/// The parts of a sync that fetching filters is decided between.
+#[derive(Debug)]
+pub(super) struct Fetch<'a> {
+    pub(super) config: &'a Config,
+    pub(super) claims: &'a mut Claims,
+    pub(super) peers: &'a mut Peers,
+    pub(super) inspections: &'a mut Inspections,
+}
+
+impl Fetch<'_> {
     /// Asks for filters that nobody disputes, the lowest first.
-    pub(super) fn ask_for_filters(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn ask(&mut self, turn: &mut Turn<'_>) {
         let frontier = self.claims.frontier();
         let window = u32::try_from(self.config.limits.intervals).unwrap_or(u32::MAX).max(1);
         for interval in frontier..frontier.saturating_add(window) {
             match self.claims.interval(interval) {
                 None => break,
-                Some(known) if known.open == 0 => continue,
+                Some(known) if known.num_open() == 0 => continue,
                 Some(_) => {}
             }
-            if self.peers.values().all(super::peers::Peer::is_asked_for_filters) {
+            if self.peers.iter().all(|(_, peer)| peer.requests.has_filters_in_bulk()) {
                 break;
             }
             if !self.is_heard(interval, turn) {
@@ -41,56 +57,52 @@ impl FilterSync {
     }
 
     /// Whether everyone was heard about an interval who is worth waiting for: who is not still
-    /// busy with those below, and not overdue with an answer; and that no longer than the
-    /// patience lasts.
+    /// busy with those below, and not overdue with an answer; and that no longer than the timeout.
+    ///
+    /// A filter handed over before a peer is heard that claims another would be withdrawn, and
+    /// handed over again.
     fn is_heard(&mut self, interval: u32, turn: &Turn<'_>) -> bool {
         let frontier = self.claims.frontier();
-        let pace = self.pace();
-        let Some(known) = self.claims.interval_mut(interval) else { return false };
-        let since = *known.waits_since.get_or_insert(turn.now);
-        let first = first_of(interval);
-        let heights = u32::try_from(known.heights.len()).expect("1,000 at most");
-        if turn.now.saturating_sub(since) > pace.patience {
+        let Some(since) = self.claims.waits_since(interval, turn.now) else { return false };
+        if turn.now.saturating_sub(since) > self.peers.timeout() {
             return true;
         }
-        self.peers.values().all(|peer| {
+        let first = first_of(interval);
+        let known = self.claims.interval(interval).map_or(0, |known| known.heights().len());
+        let known = u32::try_from(known).expect("1,000 at most");
+        self.peers.iter().all(|(_, peer)| {
             let height = peer.height(turn.chain).unwrap_or(0);
-            let due = (height + 1).saturating_sub(first).min(heights);
-            peer.next > interval
-                || (peer.next == interval && peer.reported >= due)
+            let due = (height + 1).saturating_sub(first).min(known);
+            peer.next_height() >= first.saturating_add(due)
                 || due == 0
-                || peer.next < frontier
-                || peer.is_slow(turn.now, pace)
+                || peer.next_interval() < frontier
+                || self.peers.is_slow(peer, turn.now)
         })
     }
 
     /// The heights of an interval that can be asked for, in runs.
     fn heights_to_ask(&self, interval: u32, turn: &Turn<'_>) -> Vec<RangeInclusive<u32>> {
-        let Some(known) = self.claims.interval(interval) else { return Vec::new() };
-        let pace = self.pace();
-        let requests = self.peers.values().filter(|peer| !peer.is_slow(turn.now, pace));
-        let requests: Vec<_> = requests.flat_map(|peer| &peer.requests).collect();
-        let heights = (first_of(interval)..).zip(&known.heights);
-        let open = heights.filter(|(_, at)| at.answer == Answer::None && !at.ambiguous);
-        runs(open.map(|(height, _)| height).filter(|height| {
-            !self.is_wanted(*height)
-                && !requests.iter().any(|request| request.brings_filter(*height))
-                && self.claims.differing_at(*height).next().is_none()
+        let prompt = self.peers.iter().filter(|(_, peer)| !self.peers.is_slow(peer, turn.now));
+        let prompt: Vec<_> = prompt.map(|(_, peer)| peer).collect();
+        runs(self.claims.undisputed_open(interval).filter(|&height| {
+            !self.inspections.contains(height)
+                && !prompt.iter().any(|peer| peer.requests.brings_filter(height, false))
         }))
     }
 
     /// Asks the peers that are free for filters of a run of heights, all of one interval.
     fn ask_for_run(&mut self, run: &RangeInclusive<u32>, turn: &mut Turn<'_>) {
-        let pace = self.pace();
         let mut start = *run.start();
         while start <= *run.end() {
+            // Who claims the hash is to send the filter: one that cannot is a liar, whoever is right.
             let claimants: Vec<_> = self.claims.vouchers(start).collect();
             let free = self.peers.iter().filter(|(id, peer)| {
                 claimants.contains(id)
-                    && !peer.is_asked_for_filters()
+                    && !peer.requests.has_filters_in_bulk()
                     && peer.height(turn.chain).is_some_and(|height| height >= start)
             });
-            let Some((&id, peer)) = free.min_by_key(|(_, peer)| peer.rests(turn.now, pace)) else {
+            let Some((id, peer)) = free.min_by_key(|(_, peer)| self.peers.rests(peer, turn.now))
+            else {
                 return;
             };
             let height = peer.height(turn.chain).expect("checked above");
@@ -100,65 +112,51 @@ impl FilterSync {
             if expected.is_empty() {
                 return;
             }
-            start = self.ask_peer_for_filters(id, start, expected, false, turn) + 1;
+            start = self.peers.ask_for_filters(id, start, expected, false, turn) + 1;
         }
     }
 
-    /// Returns the last height asked for.
-    pub(super) fn ask_peer_for_filters(
+    /// Takes a filter that a peer sent.
+    ///
+    /// # Errors
+    /// What becomes of the peer, if nothing that it was asked explains it.
+    pub(super) fn take(
         &mut self,
         id: PeerId,
-        start: u32,
-        expected: Vec<FilterHash>,
-        for_dispute: bool,
+        message: CFilter,
         turn: &mut Turn<'_>,
-    ) -> u32 {
-        let last = start + u32::try_from(expected.len()).expect("1,000 at most") - 1;
-        let stop = turn.block_at(last).expect("peers have shown it in the chain");
-        let message =
-            GetCFilters { filter_type: BASIC_FILTER, start_height: start, stop_hash: stop.hash };
-        let asked = Asked::Filters { start, expected, done: 0, for_dispute, holds_to: None };
-        self.peers.get_mut(&id).expect("it is connected").ask(asked, stop, turn.now);
-        turn.actions.push(Action::Send(id, Message::GetCFilters(message)));
-        last
-    }
-
-    pub(super) fn take_filter(&mut self, id: PeerId, message: CFilter, turn: &mut Turn<'_>) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let bytes = message.filter.len();
-        if !peer.requests.iter().any(Request::is_for_filters) {
-            return self.violate(id, Violation::Unsolicited, turn);
+    ) -> Result<(), Verdict> {
+        let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
+        if !peer.requests.has_filters() {
+            return Err(Violation::Unsolicited.into());
         }
         if message.filter_type != BASIC_FILTER {
-            return self.violate(id, Violation::FilterType(message.filter_type), turn);
+            return Err(Violation::FilterType(message.filter_type).into());
         }
+        let bytes = message.filter.len();
         if bytes > MAX_FILTER_SIZE {
-            let violation = Violation::OversizedFilter { bytes, limit: MAX_FILTER_SIZE };
-            return self.violate(id, violation, turn);
+            return Err(Violation::OversizedFilter { bytes, limit: MAX_FILTER_SIZE }.into());
         }
         let sent = filter_hash(&message.filter);
         let height = turn.chain.height_of(&message.block_hash);
-        let answered = match peer.explain_filter(height, sent) {
-            Ok(request) => request,
-            Err(None) => {
-                return self.violate(id, Violation::WrongBlock(message.block_hash), turn);
+        let at = height.map(|height| BlockAt { height, hash: message.block_hash });
+        match (peer.requests.take_filter(height, sent, turn.now), at) {
+            (Ok(()), Some(at)) => {
+                // A filter is worth its hash, whatever it was asked for.
+                self.take_content(at, sent, message.filter, turn);
+                Ok(())
             }
-            Err(Some((height, claimed))) => {
-                let at = BlockAt { height, hash: message.block_hash };
+            // Of a block that has left the chain.
+            (Ok(()), None) => Ok(()),
+            (Err(Some(claimed)), Some(at)) => {
                 let contradiction = Contradiction::Filter { at, claimed, sent };
-                let reason = Reason::ContradictsItself(contradiction);
-                return self.convict(&[id], false, &reason, turn);
+                Err(Verdict::Convict(Reason::ContradictsItself(contradiction)))
             }
-        };
-        peer.count_filter(answered, turn.now);
-        // A filter is worth its hash, whatever it was asked for.
-        if let Some(height) = height {
-            let at = BlockAt { height, hash: message.block_hash };
-            self.take_content(at, sent, message.filter, turn);
+            (Err(_), _) => Err(Violation::WrongBlock(message.block_hash).into()),
         }
     }
 
-    /// Takes a filter whose hash is the one that its sender claims.
+    /// Takes a filter that a peer was asked for.
     fn take_content(
         &mut self,
         at: BlockAt,
@@ -167,8 +165,7 @@ impl FilterSync {
         turn: &mut Turn<'_>,
     ) {
         let height = at.height;
-        if let Some(inspection) = self.inspections.get_mut(&height) {
-            turn.look = Look::All;
+        if let Some(inspection) = self.inspections.open_mut(height) {
             if self.claims.hashes(height).contains(&hash) {
                 inspection.contents.entry(hash).or_insert(content);
             }
@@ -180,19 +177,24 @@ impl FilterSync {
             return;
         }
         if self.is_spot(at) {
-            return self.want_with(at, Why::SpotAudit, Some((hash, content)));
+            return self.inspections.want_with(at, Why::SpotAudit, Some((hash, content)));
         }
-        self.hand_over(at, content, turn);
+        hand_over(self.claims, at, content, turn);
     }
 
-    /// Answers a height by its filter.
-    pub(super) fn hand_over(&mut self, at: BlockAt, content: Vec<u8>, turn: &mut Turn<'_>) {
-        let Some(grade) = self.grade_of_claim(at.height) else { return };
-        self.claims.answer(at.height, Answer::Filter);
-        let filter = BlockFilter { block_hash: at.hash, content };
-        turn.actions.push(Action::Filter(Box::new(VerifiedFilter { at, filter, grade })));
+    /// Whether a height is one of those whose block is fetched whatever is found. Peers do not know
+    /// the seed, so that they cannot be honest there alone.
+    fn is_spot(&self, at: BlockAt) -> bool {
+        let every = u64::from(self.config.spot_audits);
+        let draw = siphash_2_4(SipKey::from_bytes(self.config.seed), at.hash.as_byte_array());
+        draw.checked_rem(every) == Some(0)
     }
 }
 
-/// A bulk request stays inside its interval, and so inside what one request may ask for.
-const _: () = assert!(MAX_FILTERS >= CHECKPOINT_INTERVAL && MAX_FILTERS > 0);
+/// Answers a height by its filter.
+pub(super) fn hand_over(claims: &mut Claims, at: BlockAt, content: Vec<u8>, turn: &mut Turn<'_>) {
+    let Some(grade) = claims.grade(at.height) else { return };
+    claims.answer(at.height, Answer::Filter);
+    let filter = BlockFilter { block_hash: at.hash, content };
+    turn.act(Action::Filter(Box::new(VerifiedFilter { at, filter, grade })));
+}

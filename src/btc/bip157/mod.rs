@@ -1,5 +1,5 @@
 //! BIP157: compact block filters between peers, as state machines without input and output: the
-//! client's side here, the node's in [`server`].
+//! client's side here, the node's in [`server`](crate::btc::server).
 //!
 //! A [`FilterSync`] takes events (peers, their messages, changes of the chain of headers, the
 //! time) and returns actions: messages to send, filters whose hash meets the claim of everyone
@@ -19,12 +19,12 @@
 //!    cannot be read**, give it back with [`Event::Matched`]: its block is fetched, bound to its
 //!    header and to the filter, and comes with [`Action::Block`].
 //! 5. Scan every [`Action::Block`] for all scripts, whatever the filters say.
-//! 6. [`Event::Tick`] now and then, at least once per half of the patience.
+//! 6. [`Event::Tick`] now and then, at least once per half of the timeout.
 //!
 //! A wallet that has learnt of more scripts asks the filters that it keeps, or has them sent again
 //! with [`Event::Rescan`].
 //!
-//! [`FilterSync::encode`] keeps what is known between runs, and [`FilterSync::restore`] goes on
+//! [`FilterSync::encode`] keeps what is known between runs, and [`FilterSync::restore`] continues
 //! from it; what [`FilterSync::unanswered`] lists then counts as reopened. A peer that comes later
 //! is asked about everything from the first height wanted on, however long ago it was answered.
 //!
@@ -50,12 +50,12 @@
 //! each 1,000 blocks; more are counted together, and lose their word together. Of refuted
 //! filters, 16 hashes are remembered for each height; more show that the block is to answer.
 //! Where more claims differ about a height than twice the peers allowed, none is kept, and its
-//! block answers. A block waits for filters in dispute for four times the patience at most.
+//! block answers. A block waits for filters in dispute for four timeouts at most.
 //!
 //! # How blocks are fetched
-//! Each peer has 4 MB of blocks in flight, by the size of those that came lately, and 64 blocks at
-//! most; it is asked for more, several in one `getdata`, once half of them have come. So a history
-//! of many small blocks does not wait for a round trip each, and few large ones do not pile up.
+//! Each peer has at most 4 MB of blocks in flight, estimated by the size of recent ones, and at most
+//! 64 blocks. Once half of them have come it is asked for more, several in one `getdata`. So a
+//! history of many small blocks does not wait a round trip for each, and large ones do not pile up.
 //!
 //! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
 
@@ -64,17 +64,20 @@ mod config;
 mod dispute;
 mod filter_headers;
 mod filters;
+mod inspections;
 mod interval;
 mod messages;
 mod peers;
 mod persist;
-pub mod server;
+mod reason;
+mod requests;
 mod sync;
 #[cfg(test)]
 mod tests;
-mod withdrawal;
+mod turn;
 
 use std::boxed::Box;
+use std::ops::RangeInclusive;
 use std::vec::Vec;
 
 use bitcoin::bip158::{FilterHash, FilterHeader};
@@ -136,8 +139,16 @@ pub enum Event {
     /// Someone shows that a filter is not that of a block, with transactions that the block alone
     /// does not show.
     Refuted(Box<InvalidFilter>),
-    /// All filters from this height on are wanted again, for more scripts.
-    Rescan(u32),
+    /// The filters of these heights are wanted again, for more scripts.
+    Rescan(RangeInclusive<u32>),
+    /// Every height from this one on is wanted, which is below the first so far: a wallet with an
+    /// earlier birthday is to be looked for. What is known of the others stays; of the 1,000 blocks
+    /// around the first height so far, what filters said is [reopened](Action::Reopened) until peers
+    /// have been compared there again.
+    ///
+    /// Nothing happens where it is not below, and where the chain of headers begins above it, which
+    /// is [reported](Finding::FirstUnknown).
+    Extend(u32),
     /// Time has passed.
     Tick,
 }
@@ -330,6 +341,7 @@ pub enum Finding {
     /// No peer has this block. It is asked of whoever connects.
     BlockUnavailable(BlockAt),
     /// The chain of headers begins above this height, the first wanted: as long as it does,
-    /// nothing is asked and nothing answered.
+    /// nothing is asked and nothing answered. If it is that of an [extension](Event::Extend), that
+    /// has no effect.
     FirstUnknown(u32),
 }

@@ -1,152 +1,151 @@
 //! The state machine: events in, actions out.
 
-use std::collections::BTreeMap;
+use std::boxed::Box;
 use std::ops::RangeInclusive;
 use std::vec::Vec;
 
-use bitcoin::BlockHash;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash as _;
+use bitcoin::{Block, ScriptBuf};
 use core::time::Duration;
 
 use super::claims::Claims;
-use super::dispute::Inspection;
+use super::dispute::{Inspect, Settled};
+use super::filter_headers::Compare;
+use super::filters::Fetch;
+use super::inspections::{Inspections, Look};
 use super::interval::{Answer, runs};
-use super::peers::{Pace, Peer};
-use super::{Action, Config, Event, Finding, Reason, VerifiedFilter, Why};
-use crate::btc::bip158::BlockFilter;
+use super::peers::{Lateness, Peers};
+use super::persist::{self, Kept, RestoreError};
+use super::turn::{Turn, Verdict};
+use super::{Action, Config, Event, Finding, Reason, ScanBlock, VerifiedFilter, Why};
+use crate::btc::bip158::audit::InvalidFilter;
+use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 
-/// Before any block has come: four are asked for at first, of a full one's usual size.
-const FIRST_BLOCK_SIZE: usize = 1_000_000;
-
 /// The client's side of BIP157 with several peers. The [module](super) says how to drive it.
+///
+/// Three parts keep the facts: what is claimed and how it was answered, what each peer was asked,
+/// and which blocks are wanted. What concerns several of them is decided here, and by what borrows
+/// them from here.
 #[derive(Debug, Clone)]
 pub struct FilterSync {
-    pub(super) config: Config,
+    config: Config,
     /// The filter of the genesis block, which spends nothing.
     genesis: BlockFilter,
-    pub(super) genesis_answered: bool,
-    pub(super) claims: Claims,
-    pub(super) peers: BTreeMap<PeerId, Peer>,
-    /// Heights whose block is being fetched.
-    pub(super) inspections: BTreeMap<u32, Inspection>,
-    /// Heights whose block is wanted as soon as there is room.
-    pub(super) wanted: BTreeMap<u32, Inspection>,
-    /// Bytes of filters kept with those wanted.
-    pub(super) kept_bytes: usize,
-    /// The estimate of a block's size in bytes: the largest of late.
-    pub(super) block_size: usize,
-}
-
-/// What an event leads to.
-#[derive(Debug)]
-pub(super) struct Turn<'a> {
-    pub(super) chain: &'a HeaderChain,
-    pub(super) now: Duration,
-    pub(super) actions: Vec<Action>,
-    /// Blocks to ask for, by peer.
-    pub(super) blocks: BTreeMap<PeerId, Vec<BlockHash>>,
-    /// What is to be looked at of the blocks wanted.
-    pub(super) look: Look,
-}
-
-/// Which inspections an event may have changed: all are many to look at for each filter and block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
-    /// Those that are begun.
-    New,
-    /// And those whose block has not been asked for.
-    Waiting,
-    All,
-}
-
-impl Turn<'_> {
-    pub(super) fn report(&mut self, finding: Finding) {
-        self.actions.push(Action::Report(finding));
-    }
-
-    pub(super) fn reopen(&mut self, runs: Vec<RangeInclusive<u32>>) {
-        let actions = runs.into_iter().map(|run| Action::Reopened(*run.start(), *run.end()));
-        self.actions.extend(actions);
-    }
-
-    pub(super) fn block_at(&self, height: u32) -> Option<BlockAt> {
-        self.chain.hash_at(height).map(|hash| BlockAt { height, hash })
-    }
+    genesis_header: FilterHeader,
+    genesis_answered: bool,
+    claims: Claims,
+    peers: Peers,
+    inspections: Inspections,
+    /// Which inspections the event may have changed.
+    look: Look,
 }
 
 impl FilterSync {
     /// A sync that has heard nothing.
     pub fn new(config: Config) -> Self {
-        let genesis = BlockFilter::from_prevout_scripts::<bitcoin::ScriptBuf>(
-            &genesis_block(config.network),
-            &[],
-        );
+        let genesis =
+            BlockFilter::from_prevout_scripts::<ScriptBuf>(&genesis_block(config.network), &[]);
+        let genesis = genesis.expect("the block spends nothing and has one script");
         Self {
-            genesis: genesis.expect("the block spends nothing and has one script"),
+            genesis_header: genesis.filter_header(&FilterHeader::all_zeros()),
+            genesis,
             genesis_answered: config.first > 0,
             claims: Claims::new(config.first),
-            peers: BTreeMap::new(),
-            inspections: BTreeMap::new(),
-            wanted: BTreeMap::new(),
-            kept_bytes: 0,
-            block_size: FIRST_BLOCK_SIZE,
+            peers: Peers::new(config.limits, config.last),
+            inspections: Inspections::new(config.limits),
+            look: Look::All,
             config,
         }
+    }
+
+    /// The first height wanted.
+    pub fn first(&self) -> u32 {
+        self.config.first
+    }
+
+    /// The highest height that any peer was heard about; `None` if there is none.
+    pub fn highest_known(&self) -> Option<u32> {
+        self.claims.end().checked_sub(1)
+    }
+
+    #[cfg(test)]
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    #[cfg(test)]
+    pub(super) fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    #[cfg(test)]
+    pub(super) fn inspections(&self) -> &Inspections {
+        &self.inspections
     }
 
     /// Takes an event at the time `now`, counted from any one moment, and returns what to do, in
     /// order. `chain` is the chain of headers after the event. Where `now` is less than before,
     /// waiting counts from there.
     ///
-    /// Messages from peers that are not connected are passed over.
+    /// Messages from peers that are not connected are ignored.
     ///
     /// # Cost
     /// In proportion to the message. When a peer's filter headers are compared with what is known,
     /// a hash for each height at most; when a liar is convicted, a look at each height.
+    #[must_use]
     pub fn handle(&mut self, chain: &HeaderChain, event: Event, now: Duration) -> Vec<Action> {
-        let look = match &event {
-            Event::CFilter(..) | Event::Matched(_) => Look::New,
-            Event::Block(..) => Look::Waiting,
-            _ => Look::All,
-        };
-        let mut turn = Turn { chain, now, actions: Vec::new(), blocks: BTreeMap::new(), look };
+        let mut turn = Turn::new(chain, now);
         let sender = match &event {
             Event::CFilter(peer, _) => Some(*peer),
             _ => None,
         };
+        self.look = self.concerned(&event, chain);
+        self.take(event, &mut turn);
+        self.check_timeouts(&mut turn);
+        self.answer_genesis(&mut turn);
+        if !self.is_before_chain(chain) {
+            self.compare().ask(&mut turn);
+        }
+        let look = self.look;
+        self.inspect().go_on(look, &mut turn);
+        // A filter with which its peer is not done leaves nobody free who was not.
+        let sender = sender.and_then(|sender| self.peers.get(sender));
+        if !sender.is_some_and(|sender| sender.requests.has_filters_in_bulk()) {
+            self.fetch().ask(&mut turn);
+        }
+        turn.into_actions()
+    }
+
+    fn take(&mut self, event: Event, turn: &mut Turn<'_>) {
         match event {
-            Event::PeerConnected(peer) => self.connect(peer, &mut turn),
-            Event::PeerTip(peer, hash) => {
-                if let Some(peer) = self.peers.get_mut(&peer) {
-                    peer.show_tip(hash, chain);
-                }
+            Event::PeerConnected(peer) => self.connect(peer, turn),
+            Event::PeerTip(peer, hash) => self.peers.show_tip(peer, hash, turn.chain),
+            Event::PeerDisconnected(peer) => self.remove(peer, turn),
+            Event::Chain(events) => self.change_chain(&events, turn),
+            Event::CFCheckpt(peer, message) => {
+                let taken = self.compare().take_checkpoints(peer, &message, turn);
+                self.judge(peer, taken, turn);
             }
-            Event::PeerDisconnected(peer) => self.remove(peer, &mut turn),
-            Event::Chain(events) => self.change_chain(&events, &mut turn),
-            Event::CFCheckpt(peer, message) => self.take_checkpoints(peer, &message, &mut turn),
-            Event::CFHeaders(peer, message) => self.take_headers(peer, &message, &mut turn),
-            Event::CFilter(peer, message) => self.take_filter(peer, message, &mut turn),
-            Event::Block(peer, block) => self.take_block(peer, *block, &mut turn),
-            Event::BlockUnavailable(peer, hash) => self.miss_block(peer, hash, now),
-            Event::Matched(filter) => self.want_block(*filter, &mut turn),
-            Event::Refuted(proof) => self.take_proof(&proof, &mut turn),
-            Event::Rescan(height) => self.rescan(height, &turn),
+            Event::CFHeaders(peer, message) => {
+                let taken = self.compare().take_headers(peer, &message, turn);
+                self.judge(peer, taken, turn);
+            }
+            Event::CFilter(peer, message) => {
+                let taken = self.fetch().take(peer, message, turn);
+                self.judge(peer, taken, turn);
+            }
+            Event::Block(peer, block) => self.take_block(peer, *block, turn),
+            Event::BlockUnavailable(peer, hash) => self.inspect().miss_block(peer, hash, turn),
+            Event::Matched(filter) => self.want_block(*filter, turn),
+            Event::Refuted(proof) => self.take_proof(&proof, turn),
+            Event::Rescan(heights) => self.rescan(&heights, turn),
+            Event::Extend(first) => self.extend(first, turn),
             Event::Tick => {}
         }
-        self.check_patience(&mut turn);
-        self.answer_genesis(&mut turn);
-        self.ask_for_claims(&mut turn);
-        self.inspect(&mut turn);
-        // A filter with which its peer is not done leaves nobody free who was not.
-        let sender = sender.and_then(|sender| self.peers.get(&sender));
-        if !sender.is_some_and(Peer::is_asked_for_filters) {
-            self.ask_for_filters(&mut turn);
-        }
-        turn.actions
     }
 
     /// The height up to which every block, from the first wanted on, is answered; `None` if the
@@ -166,7 +165,7 @@ impl FilterSync {
     /// does not hold for the first.
     ///
     /// A caller that has scanned each [`Action::Block`] up to this height has seen everything. It
-    /// can fall: by [`Action::Reopened`], [`Event::Rescan`], a reorganisation.
+    /// can fall: by [`Action::Reopened`], [`Event::Rescan`], [`Event::Extend`], a reorganisation.
     ///
     /// # Cost
     /// In the order of 1,000 looks, however long the chain.
@@ -185,18 +184,14 @@ impl FilterSync {
     /// has become of its answer since: until it comes, a block above it may spend a coin that it
     /// holds.
     pub fn first_awaited(&self) -> Option<u32> {
-        let lowest = |open: &BTreeMap<u32, Inspection>| {
-            let matched = |(_, open): &(&u32, &Inspection)| open.why == Why::Matched;
-            open.iter().find(matched).map(|(height, _)| *height)
-        };
-        lowest(&self.inspections).into_iter().chain(lowest(&self.wanted)).min()
+        self.inspections.first_awaited()
     }
 
     /// The heights, in runs, whose answer does not count, or has not come: those without a
     /// [`grade`](Self::grade). The last is all above what peers were heard about, to `u32::MAX`.
     ///
-    /// Who kept answers of an earlier run asks this after [`FilterSync::restore`]: what was said
-    /// about these heights counts no more, as if [reopened](Action::Reopened), until they are
+    /// A caller that kept answers of an earlier run asks this after [`FilterSync::restore`]: what was
+    /// said about these heights no longer counts, as if [reopened](Action::Reopened), until they are
     /// [graded](Action::Graded) or answered again.
     ///
     /// # Cost
@@ -223,7 +218,7 @@ impl FilterSync {
         }
         match self.claims.at(height)?.answer {
             Answer::Block => Some(Grade::Scanned),
-            Answer::Filter => self.grade_of_claim(height),
+            Answer::Filter => self.claims.grade(height),
             Answer::None | Answer::Unwanted => None,
         }
     }
@@ -239,77 +234,149 @@ impl FilterSync {
 
     /// The peers that are connected.
     pub fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
-        self.peers.keys().copied()
+        self.peers.ids()
     }
 
-    /// The filter header of the genesis block.
-    pub(super) fn genesis_header(&self) -> FilterHeader {
-        self.genesis.filter_header(&FilterHeader::all_zeros())
+    /// Everything that is known of the filters, to be kept; some 33 bytes for each height.
+    ///
+    /// Heights with a hit whose block has not come yet are kept as not answered.
+    pub fn encode(&self, chain: &HeaderChain) -> Vec<u8> {
+        let kept = Kept {
+            network: self.config.network,
+            first: self.config.first,
+            genesis_answered: self.genesis_answered,
+        };
+        persist::encode(kept, &self.claims, |height| self.inspections.awaits(height), chain)
     }
 
-    pub(super) fn grade_of_claim(&self, height: u32) -> Option<Grade> {
-        let at = self.claims.at(height)?;
-        match self.claims.num_vouchers(height) {
-            _ if at.audited => Some(Grade::Audited),
-            _ if self.claims.is_committed(height) => Some(Grade::Checkpoint),
-            0 => None,
-            1 => Some(Grade::OnePeer),
-            peers => Some(Grade::Peers(peers)),
+    /// A sync that continues from what was kept. `config.first` is that of the sync kept; a lower one
+    /// is wanted afterwards, with [`Event::Extend`].
+    ///
+    /// Claims that rest on blocks reorganised away are dropped: such intervals of 1,000
+    /// blocks are answered again. Peers of the run before count as such: that they agreed is
+    /// known, and not who they are. Refuting one of their claims withdraws all that only they
+    /// vouched for.
+    ///
+    /// Not all that the caller was told needs to count still: what
+    /// [`unanswered`](FilterSync::unanswered) lists counts as reopened.
+    ///
+    /// # Errors
+    /// See [`RestoreError`]: start over with [`FilterSync::new`].
+    pub fn restore(
+        config: Config,
+        chain: &HeaderChain,
+        bytes: &[u8],
+    ) -> Result<Self, RestoreError> {
+        let (kept, intervals) = persist::decode(bytes, config.network, chain)?;
+        if kept.first != config.first {
+            return Err(RestoreError::First { kept: kept.first, wanted: config.first });
+        }
+        let mut sync = Self::new(config);
+        sync.genesis_answered |= kept.genesis_answered;
+        for interval in intervals {
+            sync.claims.push_interval(interval);
+        }
+        // No filter is evidence there: the block answers.
+        for height in sync.claims.ambiguous_open() {
+            if let Some(hash) = chain.hash_at(height) {
+                sync.inspections.want(BlockAt { height, hash });
+            }
+        }
+        Ok(sync)
+    }
+
+    fn compare(&mut self) -> Compare<'_> {
+        Compare {
+            genesis: self.genesis_header,
+            config: &self.config,
+            claims: &mut self.claims,
+            peers: &mut self.peers,
+        }
+    }
+
+    fn fetch(&mut self) -> Fetch<'_> {
+        Fetch {
+            config: &self.config,
+            claims: &mut self.claims,
+            peers: &mut self.peers,
+            inspections: &mut self.inspections,
+        }
+    }
+
+    fn inspect(&mut self) -> Inspect<'_> {
+        Inspect {
+            config: &self.config,
+            claims: &mut self.claims,
+            peers: &mut self.peers,
+            inspections: &mut self.inspections,
+        }
+    }
+
+    /// Which inspections an event may change, if nobody is disconnected for it.
+    fn concerned(&self, event: &Event, chain: &HeaderChain) -> Look {
+        let is_open = |height: u32| self.inspections.open(height).is_some();
+        match event {
+            Event::CFilter(_, filter) => match chain.height_of(&filter.block_hash) {
+                Some(height) if is_open(height) => Look::All,
+                _ => Look::New,
+            },
+            Event::Matched(filter) if !is_open(filter.at.height) => Look::New,
+            Event::Block(..) => Look::Waiting,
+            _ => Look::All,
         }
     }
 
     fn connect(&mut self, id: PeerId, turn: &mut Turn<'_>) {
-        let limit = self.config.limits.peers;
-        if self.peers.len() >= limit && !self.peers.contains_key(&id) {
-            turn.actions.push(Action::Disconnect(id, Reason::TooManyPeers(limit)));
+        if !self.peers.connect(id, self.claims.first_interval()) {
+            let reason = Reason::TooManyPeers(self.config.limits.peers);
+            turn.act(Action::Disconnect(id, reason));
             return;
         }
-        if self.is_before_chain(turn) {
+        if self.is_before_chain(turn.chain) {
             turn.report(Finding::FirstUnknown(self.config.first));
         }
-        let first = self.claims.first_interval;
-        self.peers.entry(id).or_insert_with(|| Peer::new(first));
     }
 
     /// Whether the chain of headers begins above the first height wanted.
-    pub(super) fn is_before_chain(&self, turn: &Turn<'_>) -> bool {
-        let first = self.claims.first.max(1);
-        first <= turn.chain.tip().height && turn.chain.hash_at(first).is_none()
+    fn is_before_chain(&self, chain: &HeaderChain) -> bool {
+        begins_above(self.claims.first(), chain)
     }
 
-    /// A peer is gone, and with it the claims for which it has sent no filter.
+    /// What a peer sent has a verdict, if it is no answer.
+    fn judge(&mut self, id: PeerId, taken: Result<(), Verdict>, turn: &mut Turn<'_>) {
+        match taken {
+            Ok(()) => {}
+            Err(Verdict::Disconnect(reason)) => self.disconnect(id, reason, turn),
+            Err(Verdict::Convict(reason)) => self.convict(&[id], false, &reason, turn),
+        }
+    }
+
+    /// A peer is gone, and with it the claims for which it has sent no filter: a claim counts only
+    /// with its filter, or anyone could claim and leave.
     fn remove(&mut self, id: PeerId, turn: &mut Turn<'_>) {
-        if self.peers.remove(&id).is_none() {
+        if !self.peers.remove(id) {
             return;
         }
-        turn.look = Look::All;
+        self.look = Look::All;
         let inspections = &self.inspections;
-        let reopened = self.claims.depart(id, |height, hash| {
-            inspections.get(&height).is_some_and(|open| open.contents.contains_key(&hash))
-        });
+        let reopened = self.claims.depart(id, |height, hash| inspections.holds(height, hash));
         turn.reopen(reopened);
     }
 
-    pub(super) fn disconnect(&mut self, id: PeerId, reason: Reason, turn: &mut Turn<'_>) {
-        turn.actions.push(Action::Disconnect(id, reason));
+    fn disconnect(&mut self, id: PeerId, reason: Reason, turn: &mut Turn<'_>) {
+        turn.act(Action::Disconnect(id, reason));
         self.remove(id, turn);
     }
 
     /// Disconnects liars, and trusts nothing that only they vouched for. With `earlier`, peers of
     /// an earlier run are among them.
-    pub(super) fn convict(
-        &mut self,
-        liars: &[PeerId],
-        earlier: bool,
-        reason: &Reason,
-        turn: &mut Turn<'_>,
-    ) {
-        for liar in liars {
-            if self.peers.remove(liar).is_some() {
-                turn.actions.push(Action::Disconnect(*liar, reason.clone()));
+    fn convict(&mut self, liars: &[PeerId], earlier: bool, reason: &Reason, turn: &mut Turn<'_>) {
+        for &liar in liars {
+            if self.peers.remove(liar) {
+                turn.act(Action::Disconnect(liar, reason.clone()));
             }
         }
-        turn.look = Look::All;
+        self.look = Look::All;
         turn.reopen(self.claims.convict(liars, earlier));
     }
 
@@ -319,28 +386,38 @@ impl FilterSync {
             ChainEvent::Connected { .. } => None,
         });
         let Some(lowest) = gone.min() else { return };
-        self.truncate(lowest.saturating_sub(1));
-        turn.actions.push(Action::Rollback(lowest.saturating_sub(1)));
-    }
-
-    /// Forgets everything above a height.
-    pub(super) fn truncate(&mut self, height: u32) {
+        let height = lowest.saturating_sub(1);
         self.claims.truncate(height);
-        self.inspections.retain(|&at, _| at <= height);
-        self.wanted.retain(|&at, _| at <= height);
-        self.kept_bytes = self.wanted.values().map(Inspection::bytes).sum();
-        for peer in self.peers.values_mut() {
-            peer.truncate(height, self.claims.first_interval);
-        }
+        self.inspections.truncate(height);
+        self.peers.truncate(height, self.claims.first_interval());
+        turn.act(Action::Rollback(height));
     }
 
-    fn rescan(&mut self, from: u32, turn: &Turn<'_>) {
-        self.genesis_answered &= from > 0 || self.config.first > 0;
-        for height in self.claims.reopen(from) {
+    fn rescan(&mut self, heights: &RangeInclusive<u32>, turn: &Turn<'_>) {
+        self.genesis_answered &= *heights.start() > 0 || self.config.first > 0;
+        for height in self.claims.reopen(heights) {
             if let Some(at) = turn.block_at(height) {
-                self.want(at);
+                self.inspections.want(at);
             }
         }
+    }
+
+    /// Wants lower heights too.
+    fn extend(&mut self, first: u32, turn: &mut Turn<'_>) {
+        if first >= self.config.first {
+            return;
+        }
+        // Nothing is asked while the chain begins above the first height: the others would wait too.
+        if begins_above(first, turn.chain) {
+            turn.report(Finding::FirstUnknown(first));
+            return;
+        }
+        self.genesis_answered &= first > 0;
+        self.config.first = first;
+        turn.reopen(self.claims.extend(first));
+        // Peers are compared upwards. Of intervals above, their headers show that they claim what is
+        // known, so that nothing is asked again.
+        self.peers.begin_at(self.claims.first_interval());
     }
 
     fn answer_genesis(&mut self, turn: &mut Turn<'_>) {
@@ -350,34 +427,102 @@ impl FilterSync {
         self.genesis_answered = true;
         let at = BlockAt { height: 0, hash: self.genesis.block_hash };
         let filter = VerifiedFilter { at, filter: self.genesis.clone(), grade: Grade::Audited };
-        turn.actions.push(Action::Filter(Box::new(filter)));
+        turn.act(Action::Filter(Box::new(filter)));
     }
 
-    fn check_patience(&mut self, turn: &mut Turn<'_>) {
-        let pace = self.pace();
-        let checked: Vec<_> = self
-            .peers
-            .iter_mut()
-            .map(|(&id, peer)| (id, peer.check_patience(turn.now, pace)))
-            .collect();
-        for (id, (slow, gone)) in checked {
-            if let Some(reason) = gone {
-                self.disconnect(id, reason, turn);
-            } else if let Some(overdue) = slow {
-                turn.report(Finding::Slow(id, overdue));
+    fn check_timeouts(&mut self, turn: &mut Turn<'_>) {
+        for (id, lateness) in self.peers.check(turn.now) {
+            match lateness {
+                Lateness::InTime => {}
+                Lateness::Slow(overdue) => turn.report(Finding::Slow(id, overdue)),
+                Lateness::Gone(reason) => self.disconnect(id, reason, turn),
             }
         }
     }
 
-    pub(super) fn pace(&self) -> Pace {
-        Pace { patience: self.config.limits.patience, block_size: self.block_size }
+    fn take_block(&mut self, from: Option<PeerId>, block: Block, turn: &mut Turn<'_>) {
+        let settled = match self.inspect().take_block(from, block, turn) {
+            Ok(settled) => settled,
+            Err(verdict) => {
+                if let Some(id) = from {
+                    self.judge(id, Err(verdict), turn);
+                }
+                return;
+            }
+        };
+        let Some(Settled { mut inspection, block, lies }) = settled else { return };
+        let at = inspection.at;
+        for lie in lies {
+            // Whoever claims it later is a liar too.
+            self.claims.refute(at.height, lie.filter.hash);
+            let reason = Reason::FalseFilter(Box::new(lie.filter));
+            self.convict(&lie.liars, lie.earlier, &reason, turn);
+        }
+        let known = self.claims.at(at.height).filter(|known| !known.ambiguous);
+        let content = known.and_then(|known| inspection.contents.remove(&known.hash));
+        let filter = content.map(|content| BlockFilter { block_hash: at.hash, content });
+        let scan = ScanBlock { at, block, why: inspection.why, filter };
+        turn.act(Action::Block(Box::new(scan)));
     }
 
-    /// Whether a height is one of those whose block is fetched whatever is found.
-    pub(super) fn is_spot(&self, at: BlockAt) -> bool {
-        use crate::hash::{SipKey, siphash_2_4};
-        let every = u64::from(self.config.spot_audits);
-        let draw = siphash_2_4(SipKey::from_bytes(self.config.seed), at.hash.as_byte_array());
-        draw.checked_rem(every) == Some(0)
+    /// The caller has a hit.
+    fn want_block(&mut self, filter: VerifiedFilter, turn: &mut Turn<'_>) {
+        let VerifiedFilter { at, filter, .. } = filter;
+        if at.height == 0 {
+            let block = genesis_block(self.config.network);
+            let scan = ScanBlock { at, block, why: Why::Matched, filter: Some(filter) };
+            turn.act(Action::Block(Box::new(scan)));
+            return;
+        }
+        // Others may answer otherwise what has been reopened meanwhile: a hit is never given up.
+        if self.claims.at(at.height).is_none() || turn.block_at(at.height) != Some(at) {
+            return;
+        }
+        let hash = filter_hash(&filter.content);
+        let is_claimed = self.claims.hashes(at.height).contains(&hash);
+        let content = is_claimed.then_some((hash, filter.content));
+        self.inspections.want_with(at, Why::Matched, content);
     }
+
+    /// Someone shows that a filter is false.
+    fn take_proof(&mut self, proof: &InvalidFilter, turn: &mut Turn<'_>) {
+        let Some(height) = turn.chain.height_of(&proof.block_hash) else { return };
+        if proof.verify(proof.block_hash, self.config.network).is_err() {
+            return;
+        }
+        let hash = filter_hash(&proof.filter);
+        let at = BlockAt { height, hash: proof.block_hash };
+        let liars = self.claims.claimants(height, hash);
+        let earlier = self.claims.is_claimed_earlier(height, hash);
+        if self.claims.at(height).is_none() {
+            return;
+        }
+        let is_remembered = self.claims.refute(height, hash);
+        let filter = super::FalseFilter { at, hash, proof: Some(proof.clone()) };
+        self.convict(&liars, earlier, &Reason::FalseFilter(Box::new(filter)), turn);
+        let Some(known) = self.claims.at(height).copied() else { return };
+        // Nobody claims another filter, or someone may claim this one unnoticed.
+        if known.audited || known.hash != hash && is_remembered {
+            return;
+        }
+        match known.answer {
+            Answer::Unwanted => {}
+            Answer::Block => {
+                if known.hash == hash {
+                    self.claims.doubt(height);
+                }
+            }
+            Answer::None | Answer::Filter => {
+                self.claims.answer(height, Answer::None);
+                self.claims.doubt(height);
+                self.inspections.want(at);
+            }
+        }
+    }
+}
+
+/// Whether a chain of headers begins above a height that it reaches to.
+fn begins_above(first: u32, chain: &HeaderChain) -> bool {
+    let first = first.max(1);
+    first <= chain.tip().height && chain.hash_at(first).is_none()
 }

@@ -2,9 +2,10 @@
 
 mod attacks;
 mod disputes;
+mod extend;
 mod honest;
 mod kept;
 mod malformed;
-mod patience;
+mod timeouts;
 mod trust;
 mod world;

@@ -11,7 +11,7 @@
 //! | match one filter | [`Matcher`] over [`PreparedScripts`] |
 //! | ask one filter again and again | [`DecodedFilter`] |
 //! | ask many filters for many wallets | [`scan::Scan`] |
-//! | find what concerns a wallet in a block | [`block_scan::Watch`] over a [`BoundBlock`] |
+//! | find what concerns a wallet in a block | [`Watch::scan`](super::wallet::Watch::scan) of a [`BoundBlock`] |
 //! | judge a filter by its block | [`audit::audit`] |
 //! | keep them in files | `container` (feature `std`) |
 //!
@@ -25,14 +25,13 @@ pub mod audit;
 mod block_filter;
 #[cfg(test)]
 mod block_filter_tests;
-pub mod block_scan;
 mod bound_block;
 #[cfg(feature = "std")]
 pub mod container;
 mod decoded;
 pub mod gcs;
 mod matcher;
-mod revealed;
+pub(super) mod revealed;
 pub mod scan;
 mod scripts;
 mod slots;

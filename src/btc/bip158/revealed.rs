@@ -22,7 +22,7 @@ use crate::btc::script::ops;
 
 /// The script that `input` spends, if it is a witness program wrapped into P2SH: certain for a
 /// valid transaction with its committed witness.
-pub(super) fn wrapped_script(input: &TxIn) -> Option<ScriptBuf> {
+pub(in crate::btc) fn wrapped_script(input: &TxIn) -> Option<ScriptBuf> {
     let (&length, program) = input.script_sig.as_bytes().split_first()?;
     let is_program = Script::from_bytes(program).is_witness_program();
     let is_wrapped = usize::from(length) == program.len() && is_program;
@@ -36,7 +36,7 @@ pub(super) fn wrapped_script(input: &TxIn) -> Option<ScriptBuf> {
 ///
 /// The scriptSig is taken to hold nothing but pushes. A taproot output costs as much as a
 /// signature check, so it is worked out last, and only if it is asked for.
-pub(super) fn any_candidate(
+pub(in crate::btc) fn any_candidate(
     input: &TxIn,
     with_taproot: bool,
     mut test: impl FnMut(&Script) -> bool,

@@ -3,7 +3,7 @@
 //! **The wallet** builds a [`BloomFilter`] and sends it (`filterload`). **The node** matches blocks
 //! and transactions against it and answers with a [`MerkleBlock`] and the transactions that match.
 //! **The wallet** asks of the answer what it proves: a [`Proof`] of inclusion, with its grade.
-//! [`wallet::Session`] does the wallet's side of a connection, and finds what was left out where
+//! [`session::Session`] does the wallet's side of a connection, and finds what was left out where
 //! that can be shown.
 //!
 //! Everything is bit for bit as in Bitcoin Core 28.1, where implementations differ: integer
@@ -14,7 +14,7 @@
 //! # What it does not do
 //! A node that leaves out a transaction sends an answer that is as good as any other: a merkle
 //! block proves what is in it, never that nothing is missing. And a filter tells the node nearly
-//! which addresses are the wallet's; see [`wallet::PrivacyReport`].
+//! which addresses are the wallet's; see [`session::PrivacyReport`].
 //!
 //! Sources: BIP37, BIP111; Bitcoin Core 28.1, `common/bloom.cpp` and `merkleblock.cpp`.
 
@@ -32,10 +32,10 @@ mod probe;
 mod proof;
 #[cfg(test)]
 mod proof_tests;
+pub mod session;
 mod sizing;
 #[cfg(test)]
 mod tree_tests;
-pub mod wallet;
 
 pub use bank::{BankError, FilterBank};
 pub use bloom_filter::{BloomFilter, UnionError, UpdateMode};

@@ -69,15 +69,6 @@ pub(crate) enum Protocol {
     Bip37,
 }
 
-impl Protocol {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Bip157 => "bip157",
-            Self::Bip37 => "bip37",
-        }
-    }
-}
-
 const SYNC_HELP: &str = "\
 Headers are checked as a node checks them, and kept in --data: a command that is killed goes on
 where it stopped. Filter headers and filters are then compared between the peers, from --from on;
@@ -154,8 +145,9 @@ JSON lines, told apart by \"event\":
              withdrawn[{height, block, txid}] (also hits that a kill kept from being printed)
   graded     from, to, grade, peers: what a \"no\" in these blocks is worth, from now on
   reopened   from, to: what was said of these blocks counts no more, until they are graded again
-  finding    kind (disputed | undecided | suspicious | block_unavailable | refused | none_seen), height,
-             block, text: what peers differ on, do not deliver, or what is not certain
+  finding    kind (disputed | undecided | suspicious | block_unavailable | refused | none_seen |
+             first_unknown), height, block (null: none), text: what peers differ on, do not deliver,
+             or what is not certain
   caught_up  height, block, work, answered_to, confirmed, unconfirmed: all that the peers have is seen
   end        ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,
              time}, work, birthday, answered_to, grades[], hits, again, withdrawn, peers[…], warnings[]";

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context as _, anyhow};
 use chainsieve::btc::bip37::BloomFilter;
-use chainsieve::btc::bip37::wallet::{ADDRESS_POPULATION, PrivacyReport};
+use chainsieve::btc::bip37::session::{ADDRESS_POPULATION, PrivacyReport};
 use serde_json::{Value, json};
 
 use super::watch::{Item, Kind, Policy, read_lines};

@@ -6,7 +6,6 @@ pub(crate) mod describe;
 pub(crate) mod filter_inspect;
 pub(crate) mod filter_new;
 pub(crate) mod matching;
-pub(crate) mod p2p;
 pub(crate) mod prove;
 pub(crate) mod serve;
 pub(crate) mod watch;

@@ -27,8 +27,8 @@ fn a_first_height_at_the_end_of_all() {
         let mut world = World::new(&chain, config.clone());
         world.connect(1, Node::honest(&chain));
         world.settle();
-        world.event(Event::Rescan(u32::MAX));
-        world.event(Event::Rescan(0));
+        world.event(Event::Rescan(u32::MAX..=u32::MAX));
+        world.event(Event::Rescan(0..=u32::MAX));
         world.wait(1);
         assert_eq!(world.sync.answered_to(), None);
         assert_eq!(world.grade(u32::MAX), None);
@@ -43,20 +43,7 @@ fn a_first_height_at_the_end_of_all() {
 #[test]
 fn headers_from_an_anchor() {
     let chain = TestChain::new(3_100);
-    let header = |height: u32| chain.blocks[height as usize].header;
-    let mut work = header(0).work();
-    for height in 1..=3_000 {
-        work = work + header(height).work();
-    }
-    let anchor = Anchor {
-        height: 3_000,
-        headers: (2_990..=3_000).map(header).collect(),
-        period_first: header(2_016),
-        work,
-    };
-    let mut headers = HeaderChain::from_anchor(Network::Regtest, anchor).unwrap();
-    let new: Vec<_> = (3_001..=3_100).map(header).collect();
-    headers.accept(&new, u32::MAX).unwrap();
+    let headers = anchored(&chain);
     for first in [1, 900, 2_500, 2_989, 2_990, 3_001, 3_050] {
         let mut config = Config::new(Network::Regtest, first, [1; 16]);
         config.spot_audits = 0;
@@ -71,6 +58,45 @@ fn headers_from_an_anchor() {
         let said = world.findings().contains(&Finding::FirstUnknown(first));
         assert_eq!(said, !is_known, "{first}");
     }
+}
+
+/// Lower heights that are wanted later are refused where there are no headers: they would keep all
+/// others from being asked about.
+#[test]
+fn extended_below_an_anchor() {
+    let chain = TestChain::new(3_100);
+    let mut config = Config::new(Network::Regtest, 3_050, [1; 16]);
+    config.spot_audits = 0;
+    let mut world = World::new(&chain, config);
+    world.headers = anchored(&chain);
+    world.connect(1, Node::honest(&chain));
+    world.settle();
+    world.event(Event::Extend(2_900));
+    assert_eq!(world.findings(), [Finding::FirstUnknown(2_900)]);
+    assert_eq!((world.sync.settled_to(), world.sync.first()), (Some(3_100), 3_050));
+    world.event(Event::Extend(2_995));
+    world.settle();
+    assert_eq!(world.sync.settled_to(), Some(3_100));
+    assert!(world.known.keys().copied().eq(2_995..=3_100));
+}
+
+/// The headers from height 2,990 on.
+fn anchored(chain: &TestChain) -> HeaderChain {
+    let header = |height: u32| chain.blocks[height as usize].header;
+    let mut work = header(0).work();
+    for height in 1..=3_000 {
+        work = work + header(height).work();
+    }
+    let anchor = Anchor {
+        height: 3_000,
+        headers: (2_990..=3_000).map(header).collect(),
+        period_first: header(2_016),
+        work,
+    };
+    let mut headers = HeaderChain::from_anchor(Network::Regtest, anchor).unwrap();
+    let new: Vec<_> = (3_001..=chain.tip()).map(header).collect();
+    headers.accept(&new, u32::MAX).unwrap();
+    headers
 }
 
 /// The caller finds its hit when the peer that sent the filter has left, and another's claim has
@@ -104,8 +130,8 @@ fn a_block_that_is_wanted_twice_comes_once() {
     world.connect(2, Node::lying(&chain, &lies));
     world.settle();
     world.actions.clear();
-    world.event(Event::Rescan(20));
-    world.event(Event::Rescan(20));
+    world.event(Event::Rescan(20..=u32::MAX));
+    world.event(Event::Rescan(20..=u32::MAX));
     world.settle();
     world.assert_complete(&chain);
     assert_eq!(world.scanned(Why::Disputed), [27]);
@@ -145,9 +171,9 @@ fn what_departed_peers_claimed_is_bounded() {
         world.settle();
         world.leave(id);
     }
-    let kept: usize = world.sync.inspections.values().map(|open| open.contents.len()).sum();
+    let kept = world.sync.inspections().num_filters();
     assert!(kept <= 100, "{kept}");
-    assert!(world.sync.claims.differing.len() <= 100);
+    assert!(world.sync.claims().disputed().count() <= 100);
     world.connect(400, Node::honest(&chain));
     world.settle();
     world.wait(31);
@@ -168,7 +194,7 @@ fn who_lacks_a_block_is_forgotten() {
     }
     world.connect(101, no_block(Node::honest(&chain)));
     world.settle();
-    assert!(world.sync.inspections[&5].without_block.len() <= 1);
+    assert!(world.sync.inspections().open(5).unwrap().without_block.len() <= 1);
     world.connect(102, Node::honest(&chain));
     world.settle();
     world.wait(31);
@@ -185,8 +211,8 @@ fn vouchers_are_bounded() {
         world.settle();
         world.leave(id);
     }
-    for interval in &world.sync.claims.intervals {
-        assert!(interval.vouchers.len() <= 64, "{}", interval.vouchers.len());
+    for (_, interval) in world.sync.claims().intervals() {
+        assert!(interval.vouchers().len() <= 64, "{}", interval.vouchers().len());
     }
     assert_eq!(world.grade(11), Some(Grade::Peers(200)));
     assert_eq!(world.sync.answered_to(), Some(1_010));
@@ -212,7 +238,7 @@ fn proofs_are_bounded() {
         world.event(Event::Refuted(proof));
         world.settle();
     }
-    assert!(world.sync.claims.refuted.len() <= 32);
+    assert!(world.sync.claims().num_refuted() <= 32);
     assert!(world.scanned(Why::Disputed).len() <= 1);
     world.assert_complete(&chain);
 }

@@ -50,7 +50,7 @@ fn what_the_block_does_not_decide_is_scanned() {
         assert!(without_filter.eq([27, 1_997]));
         // A rescan needs the block again.
         world.actions.clear();
-        world.event(Event::Rescan(1_000));
+        world.event(Event::Rescan(1_000..=u32::MAX));
         world.settle();
         world.assert_complete(&chain);
         assert_eq!(world.scanned(Why::Disputed), [1_997]);
@@ -148,7 +148,7 @@ fn a_claim_without_its_filter_costs_no_block() {
 
 /// The same from one who does not answer: it goes when its time is over.
 #[test]
-fn a_claim_is_lost_with_the_patience() {
+fn a_claim_is_lost_with_the_timeout() {
     let chain = TestChain::new(300);
     let lies: Vec<_> =
         (1..=300).map(|height: u32| (height, vec![height.to_le_bytes()[0]; 9])).collect();

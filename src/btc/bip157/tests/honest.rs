@@ -242,18 +242,24 @@ fn a_stale_request_for_filters_convicts_nobody() {
             if is_filters(&message) && answer.len() == 300 {
                 stale = answer;
             } else {
-                answer.into_iter().for_each(|event| world.event(event));
+                for event in answer {
+                    world.event(event);
+                }
             }
         }
         let rest = stale.split_off(delivered);
         assert_eq!(rest.len(), 300 - delivered);
-        stale.into_iter().for_each(|event| world.event(event));
+        for event in stale {
+            world.event(event);
+        }
         world.settle();
         world.move_to(fork);
         world.nodes.get_mut(&PeerId(1)).unwrap().chain = fork.clone();
         world.event(Event::PeerTip(PeerId(1), fork.hash(fork.tip())));
         if is_answered {
-            rest.into_iter().for_each(|event| world.event(event));
+            for event in rest {
+                world.event(event);
+            }
         }
         world.settle();
         world.wait(31);
@@ -296,7 +302,7 @@ fn filters_are_handed_over_again() {
     world.settle();
     world.known.retain(|&height, _| height < 700);
     world.hits.retain(|&height| height < 700);
-    world.event(Event::Rescan(700));
+    world.event(Event::Rescan(700..=u32::MAX));
     assert_eq!(world.sync.answered_to(), Some(699));
     world.settle();
     world.assert_complete(&chain);

@@ -1,101 +1,78 @@
 //! `btc sync`.
 
-use chainsieve::bitcoin::p2p::ServiceFlags;
-use chainsieve::btc::headers::HeaderChain;
+use chainsieve_client::{Client, News, Protocol, Status, Update};
 use serde_json::json;
 
-use super::compact::Compact;
-use super::compact_state::CompactState;
-use super::driver::{Core, Ending, Make, drive};
-use super::follower::{Follower, HeadersOnly};
-use super::summary::{Graded, chain_warnings, grades_in_words, peers_json, tip_json, work_hex};
-use super::{Setup, filter_config, first_height, patience, until};
-use crate::args::client::{Birthday, SyncArgs};
-use crate::output::{Exit, Page, Report, grouped};
+use super::drive::{Ending, Reader, Until, drive};
+use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
+use super::{birthday_name, builder, start, trusting};
+use crate::args::client::SyncArgs;
+use crate::output::{Exit, Page, Report, grouped, print_log};
+use crate::stop::Stop;
 
-/// What the filters came to.
+/// Most disputes that are kept for the end.
+const MAX_DISPUTES: usize = 1_000;
+
+/// What peers differ on.
 #[derive(Default)]
-struct Filters {
-    first: Option<u32>,
-    answered_to: Option<u32>,
-    grades: Vec<Graded>,
-    disputes: Vec<String>,
+struct Disputes(Vec<String>);
+
+impl Reader for Disputes {
+    fn take(&mut self, update: Update, _: &Status, _: &Client) -> anyhow::Result<Vec<Update>> {
+        if let News::Finding(finding) = &update.news {
+            let text = finding.to_string();
+            print_log(&text);
+            if finding.at().is_some() && self.0.len() < MAX_DISPUTES {
+                self.0.push(text);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
 }
 
 pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
-    if args.headers_only {
-        return run_with(
-            args,
-            ServiceFlags::NONE,
-            |_| Ok(Box::new(|_| Ok(HeadersOnly))),
-            |_, _| Filters::default(),
-        );
-    }
-    let config = filter_config(args.network.network(), 0, &args.trust, &args.peers)?;
-    let from = args.from;
-    let make = |setup: &Setup| {
-        let name = match from {
-            Birthday::Height(height) => format!("filters-{height}"),
-            Birthday::Day(seconds) => format!("filters-t{seconds}"),
-        };
-        let state = CompactState::open(&setup.folder.file(&name))?;
-        let make: Make<Compact> = Box::new(move |chain: &HeaderChain| {
-            let mut config = config;
-            config.first = first_height(from, chain);
-            Compact::new(&config, state, None, None, chain)
-        });
-        Ok(make)
+    let stop = Stop::on_signals()?;
+    let network = args.network.network();
+    let client = if args.headers_only {
+        builder(&args.peers, network, None)?.protocol(Protocol::HeadersOnly)
+    } else {
+        let name = format!("filters-{}", birthday_name(args.from));
+        let builder = builder(&args.peers, network, Some(&name))?.from(args.from.into());
+        trusting(builder, &args.trust)
     };
-    let services = ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS;
-    run_with(args, services, make, |compact, chain| Filters {
-        first: Some(compact.first()),
-        answered_to: compact.answered_to(),
-        grades: compact.grades(chain),
-        disputes: compact.disputes.clone(),
-    })
-}
-
-fn run_with<F: Follower>(
-    args: &SyncArgs,
-    services: ServiceFlags,
-    make: impl FnOnce(&Setup) -> anyhow::Result<Make<F>>,
-    tell: impl FnOnce(&F, &HeaderChain) -> Filters,
-) -> anyhow::Result<Report> {
-    let setup = Setup::new(&args.peers, args.network.network(), services)?;
-    let make = make(&setup)?;
-    let Setup { folder: _folder, store, chain, mut pool, stop } = setup;
-    let mut core = Core::new(chain, store, patience(&args.peers), services, make);
-    let ending = drive(&mut core, &mut pool, &stop, until(&args.peers, true))?;
-    let chain = &core.chain;
-    let filters = core.follower.as_ref().map(|follower| tell(follower, chain)).unwrap_or_default();
-    let mut warnings = chain_warnings(chain);
-    if let Ending::GaveUp(why) = &ending {
-        warnings.push(format!("gave up: {why}"));
-    }
+    let client = start(client, &args.peers, network)?;
+    let mut disputes = Disputes::default();
+    let ended = drive(client, Until::new(&args.peers, true), &stop, &mut disputes)?;
+    let warnings = warnings(&ended, network);
+    let progress = &ended.status.progress;
     let json = json!({
-        "ended": ending.name(),
+        "ended": ended.ending.name(),
         "network": args.network.to_string(),
-        "tip": tip_json(chain),
-        "work": work_hex(chain),
+        "tip": tip_json(&ended),
+        "work": work_hex(progress),
         "headers_only": args.headers_only,
-        "from": filters.first,
-        "answered_to": filters.answered_to,
-        "grades": filters.grades.iter().map(|graded| graded.json()).collect::<Vec<_>>(),
-        "disputes": filters.disputes,
-        "peers": peers_json(&pool),
+        "from": ended.status.first,
+        "answered_to": progress.settled_to,
+        "grades": ended.grades.iter().map(graded_json).collect::<Vec<_>>(),
+        "disputes": disputes.0,
+        "peers": peers_json(&ended.status.peers),
         "warnings": warnings,
     });
-    let tip = chain.tip();
+    let tip = progress.tip;
     let mut page = Page::default();
     let mut fields = vec![
-        ("ended", ending.name().replace('_', " ")),
+        ("ended", ended.ending.name().replace('_', " ")),
         ("tip", format!("{} at height {}", tip.hash, grouped(tip.height.into()))),
-        ("work", work_hex(chain)),
+        ("work", work_hex(progress)),
     ];
-    fields.extend(grades_in_words(&filters.grades).into_iter().map(|words| ("filters", words)));
-    fields.extend(filters.disputes.iter().map(|text| ("dispute", text.clone())));
+    fields.extend(grades_in_words(&ended.grades).into_iter().map(|words| ("filters", words)));
+    fields.extend(disputes.0.into_iter().map(|text| ("dispute", text)));
     page.fields(fields);
     page.warnings(&warnings);
-    let exit = if matches!(ending, Ending::GaveUp(_)) { Exit::Undecided } else { Exit::Yes };
+    let exit = if matches!(ended.ending, Ending::GaveUp(_)) { Exit::Undecided } else { Exit::Yes };
     Ok(Report { page, json, payload: None, exit })
 }

@@ -308,7 +308,8 @@ impl Watched {
         let why = match reason {
             Reason::NoAnswer(why) => format!("the filter says nothing: {why}"),
             Reason::Scripts { .. } => {
-                let words = found.iter().map(|watched| words(watched)).collect::<Vec<_>>();
+                let words =
+                    found.iter().map(|it| words(&it.item, it.path, it.index)).collect::<Vec<_>>();
                 words.join(", ")
             }
         };
@@ -350,17 +351,16 @@ impl Watched {
 pub(crate) const HARDENED: u32 = 1 << 31;
 
 /// The item that a script stands for, short; of a descriptor, both ends tell it from others.
-pub(crate) fn words(watched: &WatchedScript) -> String {
-    let item = &watched.item;
+pub(crate) fn words(item: &str, path: Option<u32>, index: Option<u32>) -> String {
     let start = |length| item.char_indices().nth(length).map_or(item.len(), |(end, _)| end);
     let short = match item.char_indices().rev().nth(19) {
-        _ if start(44) == item.len() => item.clone(),
-        Some((end, _)) if watched.path.is_some() => {
+        _ if start(44) == item.len() => item.to_owned(),
+        Some((end, _)) if path.is_some() => {
             format!("{}…{}", &item[..start(24)], &item[end..])
         }
         _ => format!("{}…", &item[..start(44)]),
     };
-    let path = watched.path.filter(|_| item.contains(';')).map(|path| format!(" path {path}"));
-    let index = watched.index.map(|index| format!(" index {index}"));
+    let path = path.filter(|_| item.contains(';')).map(|path| format!(" path {path}"));
+    let index = index.map(|index| format!(" index {index}"));
     [Some(short), path, index].into_iter().flatten().collect()
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use chainsieve::bitcoin::Transaction;
+use chainsieve::btc::server::IncomingBlock;
 
-use super::chain::Incoming;
 use crate::btc::compact::blocks::{SourcedBlock, for_each_block};
 use crate::btc::decode;
 use crate::input::{Input, named};
@@ -72,7 +72,7 @@ impl Folder {
     pub(super) fn poll(
         &mut self,
         now: Instant,
-        mut take: impl FnMut(Incoming),
+        mut take: impl FnMut(IncomingBlock),
     ) -> anyhow::Result<News> {
         let mut news = News::default();
         let files = list(&self.root).with_context(|| named(&self.root))?;
@@ -160,10 +160,10 @@ fn stamp(metadata: &Metadata) -> Stamp {
     (metadata.len(), metadata.modified().ok())
 }
 
-fn read_blocks(path: &Path, take: &mut impl FnMut(Incoming)) -> anyhow::Result<()> {
+fn read_blocks(path: &Path, take: &mut impl FnMut(IncomingBlock)) -> anyhow::Result<()> {
     let name = path.to_str().with_context(|| format!("{}: not a UTF-8 name", named(path)))?;
     for_each_block(name, |SourcedBlock { block, prevout_scripts: prevouts, .. }, _| {
-        take(Incoming { block, prevouts });
+        take(IncomingBlock { block, prevouts });
         Ok(())
     })
 }

@@ -3,11 +3,42 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+// For the file of blocks below, which the library's tests share.
+use chainsieve::bitcoin::absolute::LockTime;
 use chainsieve::bitcoin::consensus::encode::{serialize, serialize_hex};
-use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction};
+use chainsieve::bitcoin::constants::genesis_block;
+use chainsieve::bitcoin::transaction::Version;
+use chainsieve::bitcoin::{
+    Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, Transaction, TxIn, TxOut,
+};
+use chainsieve_client::testnode::next_block;
 
-use super::super::test_chain::{hashes, mine, spend};
 use super::{Folder, News, PATIENCE};
+
+/// Blocks of regtest from height 1 on.
+fn mine(count: u32) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for height in 1..=count {
+        let genesis = genesis_block(Network::Regtest);
+        let parent = blocks.last().unwrap_or(&genesis).header;
+        let script = ScriptBuf::from(vec![0x51]);
+        blocks.push(next_block(&parent, height, &script, Vec::new()));
+    }
+    blocks
+}
+
+fn hashes(blocks: &[Block]) -> Vec<BlockHash> {
+    blocks.iter().map(Block::block_hash).collect()
+}
+
+fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u64) -> Transaction {
+    Transaction {
+        version: Version::TWO,
+        lock_time: LockTime::ZERO,
+        input: vec![TxIn { previous_output, ..TxIn::default() }],
+        output: vec![TxOut { value: Amount::from_sat(sats), script_pubkey }],
+    }
+}
 
 /// A folder that goes with the test.
 struct Place(PathBuf);

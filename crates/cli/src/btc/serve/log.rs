@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use chainsieve::bitcoin::p2p::ServiceFlags;
+use chainsieve::btc::server::{Config, Peer, ServedChain};
+use chainsieve_client::testnode::{Ended, Note};
 use serde_json::{Value, json};
 
-use super::chain;
-use super::connection::Ended;
-use super::node::{Offers, Peer};
 use crate::args::Chain;
 use crate::output::{Lines, count, grouped, print_log};
 
@@ -25,9 +24,9 @@ impl Log {
     }
 
     /// The node can be connected to: on standard output in either form, since a test waits for it.
-    pub(super) fn listening(&self, address: SocketAddr, chain: &chain::Chain, offers: Offers) {
+    pub(super) fn listening(&self, address: SocketAddr, chain: &ServedChain, config: Config) {
         let tip = chain.tip();
-        let services = names(offers.services(chain));
+        let services = names(config.services(chain));
         let event = json!({
             "listening": {
                 "address": address.to_string(),
@@ -35,7 +34,7 @@ impl Log {
                 "blocks": chain.len(),
                 "height": tip.height,
                 "tip": tip.hash.to_string(),
-                "transactions": chain.pool().len(),
+                "transactions": chain.mempool().len(),
                 "services": services,
             },
         });
@@ -52,7 +51,7 @@ impl Log {
         ));
     }
 
-    pub(super) fn chain(&self, chain: &chain::Chain, linked: usize, disconnected: usize) {
+    pub(super) fn chain(&self, chain: &ServedChain, linked: usize, disconnected: usize) {
         let tip = chain.tip();
         let event = json!({
             "chain": {
@@ -71,24 +70,38 @@ impl Log {
         self.event(&event, &format!("{new}{left}: tip {} at height {height}", tip.hash));
     }
 
-    pub(super) fn pool(&self, chain: &chain::Chain) {
-        let transactions = chain.pool().len();
+    pub(super) fn mempool(&self, chain: &ServedChain) {
+        let transactions = chain.mempool().len();
         let event = json!({ "mempool": { "transactions": transactions } });
         self.event(&event, &format!("mempool: {}", count(transactions, "transaction")));
     }
 
-    pub(super) fn connected(&self, peer: u64, address: SocketAddr) {
+    /// What happens to connections.
+    pub(super) fn note(&self, note: &Note<'_>) {
+        match note {
+            Note::Connected(peer, address) => self.connected(*peer, *address),
+            Note::Ready(peer, met) => self.ready(*peer, met),
+            Note::Disconnected(peer, ended) => self.disconnected(*peer, ended),
+            Note::Refused(address, limit) => {
+                self.refused(*address, &format!("{limit} are connected, the limit"));
+            }
+            Note::Lost(error) => self.warning(&format!("a connection was lost: {error}")),
+            _ => {}
+        }
+    }
+
+    fn connected(&self, peer: u64, address: SocketAddr) {
         let event = json!({ "connected": { "peer": peer, "address": address.to_string() } });
         self.event(&event, &format!("peer {peer}: connected from {address}"));
     }
 
-    pub(super) fn ready(&self, peer: u64, met: &Peer) {
+    fn ready(&self, peer: u64, met: &Peer) {
         let (agent, protocol) = (met.user_agent(), met.protocol());
         let event = json!({ "ready": { "peer": peer, "user_agent": agent, "protocol": protocol } });
         self.event(&event, &format!("peer {peer}: {agent:?}, protocol {protocol}"));
     }
 
-    pub(super) fn disconnected(&self, peer: u64, ended: &Ended) {
+    fn disconnected(&self, peer: u64, ended: &Ended) {
         let (reason, misbehaved) = (ended.to_string(), ended.is_misbehaviour());
         let event = json!({
             "disconnected": { "peer": peer, "reason": reason, "misbehaved": misbehaved },
@@ -97,7 +110,7 @@ impl Log {
         self.event(&event, &format!("peer {peer}: {word}: {reason}"));
     }
 
-    pub(super) fn refused(&self, address: SocketAddr, reason: &str) {
+    fn refused(&self, address: SocketAddr, reason: &str) {
         let event = json!({ "refused": { "address": address.to_string(), "reason": reason } });
         self.event(&event, &format!("refused {address}: {reason}"));
     }

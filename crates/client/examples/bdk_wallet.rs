@@ -1,0 +1,79 @@
+//! A wallet of `bdk_wallet` kept up to date live: past, a payment, a reorganisation, broadcast.
+use std::error::Error;
+use std::sync::Arc;
+
+use bdk_wallet::chain::{BlockId, ConfirmationBlockTime, TxUpdate};
+use bdk_wallet::{KeychainKind, SignOptions, Update as BdkUpdate, Wallet as BdkWallet};
+use chainsieve_client::chainsieve::bitcoin::{Amount, ScriptBuf, bip32::Xpriv};
+use chainsieve_client::chainsieve::btc::headers::BlockAt;
+use chainsieve_client::testnode::Node;
+use chainsieve_client::{Birthday, BroadcastNews, Builder, Client, Item, Network, News, Wallet};
+
+const KEY: &str = "tprv8ZgxMBicQKsPd3EupYiPRhaMooHKUHJxNsTfYuScep13go8QFfHdtkG9nRkFGb7busX4isf6X9dURGCoKgitaApQ6MupRhZMcELAxTBRJgS";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let [external, internal] = [0, 1].map(|chain| format!("wpkh({KEY}/84'/1'/0'/{chain}/*)"));
+    let bdk = BdkWallet::create(external, internal).network(Network::Regtest);
+    let mut bdk = bdk.create_wallet_no_persist()?;
+    let (node, foreign) = (Node::regtest()?, ScriptBuf::from_hex("51")?);
+    node.mine(&bdk.reveal_next_address(KeychainKind::External).script_pubkey());
+    node.mine_many(&foreign, 100);
+    let items = [KeychainKind::External, KeychainKind::Internal]
+        .map(|it| Item::Descriptor(bdk.public_descriptor(it).to_string(), 0..=19));
+    let builder = Builder::new(Network::Regtest).peer(node.address().to_string());
+    let client = builder.wallet("bdk", Wallet::new(Birthday::Height(0), items.into())).start()?;
+    follow(&client, &mut bdk, |news| matches!(news, News::CaughtUp(_)))?;
+    println!("past: {}", bdk.balance().total());
+    let mut payment = bdk.build_tx();
+    payment.add_recipient(foreign.clone(), Amount::from_sat(1_000_000));
+    let mut psbt = payment.finish()?;
+    psbt.sign(&KEY.parse::<Xpriv>()?, bdk.secp_ctx()).map_err(|(_, e)| format!("{e:?}"))?;
+    bdk.finalize_psbt(&mut psbt, SignOptions::default())?;
+    client.broadcast(psbt.extract_tx()?, None)?;
+    while node.chain().mempool().is_empty() {
+        std::thread::yield_now();
+    }
+    node.mine(&foreign);
+    follow(&client, &mut bdk, |it| matches!(it, News::Broadcast(_, BroadcastNews::Mined(_))))?;
+    println!("after a payment: {}", bdk.balance().total());
+    node.reorganize(100, &foreign);
+    follow(&client, &mut bdk, |news| matches!(news, News::Withdrawn(_)))?;
+    println!("after a reorganisation: {} confirmed", bdk.balance().confirmed);
+    Ok(client.shutdown()?)
+}
+
+fn follow(
+    client: &Client,
+    bdk: &mut BdkWallet,
+    is_last: impl Fn(&News) -> bool,
+) -> Result<(), Box<dyn Error>> {
+    for update in client.updates() {
+        let mut tx_update = TxUpdate::default();
+        let mut tip = bdk.latest_checkpoint();
+        let id = |at: BlockAt| BlockId { height: at.height, hash: at.hash };
+        match &update.news {
+            News::Hit(hit) => {
+                tx_update.txs.push(Arc::new(hit.transaction.clone()));
+                let Some((at, _)) = hit.place else { continue };
+                let Some(header) = client.header_at(at.height)? else { continue };
+                let (block_id, confirmation_time) = (id(at), header.time.into());
+                let anchor = ConfirmationBlockTime { block_id, confirmation_time };
+                tx_update.anchors.insert((anchor, hit.txid));
+                tip = tip.insert(block_id);
+            }
+            // The block in the place of the lowest that left invalidates all above it.
+            News::Reorganized { fork, .. } => {
+                tip =
+                    client.block_at(fork.height + 1)?.map_or(tip.clone(), |at| tip.insert(id(at)));
+            }
+            News::CaughtUp(progress) => tip = tip.insert(id(progress.tip)),
+            _ => {}
+        }
+        bdk.apply_update(BdkUpdate { tx_update, chain: Some(tip), ..BdkUpdate::default() })?;
+        client.acknowledge(&update);
+        if is_last(&update.news) {
+            return Ok(());
+        }
+    }
+    Err("the client has stopped".into())
+}

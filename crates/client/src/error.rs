@@ -1,0 +1,120 @@
+//! Why a client does not start, stops, or does not answer.
+
+use std::io;
+
+use chainsieve::bitcoin::BlockHash;
+use chainsieve::btc::client::{BlockError, File, ItemError, OpenError, WalletId};
+use thiserror::Error;
+
+use crate::net::pool::PoolError;
+use crate::net::target::TargetError;
+
+/// A failure of the storage.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{operation} {file}: {message}")]
+pub struct StorageError {
+    /// What was tried: "read", "write", …
+    pub operation: &'static str,
+    /// The file, or the folder.
+    pub file: String,
+    /// The kind of the system's error.
+    pub kind: io::ErrorKind,
+    /// The system's message.
+    pub message: String,
+}
+
+impl StorageError {
+    /// An error of the system's, with what was tried.
+    pub fn new(operation: &'static str, file: impl Into<String>, error: &io::Error) -> Self {
+        let (kind, message) = (error.kind(), error.to_string());
+        Self { operation, file: file.into(), kind, message }
+    }
+
+    pub(crate) fn of(operation: &'static str, file: File, error: &io::Error) -> Self {
+        Self::new(operation, crate::storage::file_name(file), error)
+    }
+}
+
+/// Why a client does not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address of a peer is invalid.
+    #[error("peer {peer}: {cause}")]
+    Peer {
+        /// The address.
+        peer: String,
+        /// What is wrong with it.
+        cause: TargetError,
+    },
+    /// There is nobody to connect to.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The data folder cannot be used.
+    #[error("data folder: {0}")]
+    Storage(#[from] StorageError),
+    /// What the data folder holds is of no use.
+    #[error("data folder: {0}")]
+    Open(#[from] OpenError),
+    /// An item of a wallet cannot be watched.
+    #[error(transparent)]
+    Wallet(#[from] WalletError),
+    /// The system gives no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(String),
+    /// The system starts no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(String),
+}
+
+/// Why a wallet cannot be watched.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WalletError {
+    /// The name is empty or longer than 255 bytes.
+    #[error("a wallet's name of {0} bytes, it has from 1 to 255")]
+    Name(usize),
+    /// An item that cannot be watched.
+    #[error("wallet {wallet}: {cause}")]
+    Item {
+        /// The wallet.
+        wallet: WalletId,
+        /// The item, and why.
+        cause: ItemError,
+    },
+    /// The client has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+/// The client has stopped, and answers no more: see `Client::shutdown` for why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the client has stopped")]
+pub struct Stopped;
+
+/// Why a client has ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The storage has failed. What was acknowledged before is kept.
+    #[error("data folder: {0}")]
+    Storage(#[from] StorageError),
+    /// A thread of the client has panicked.
+    #[error("a thread of the client has panicked")]
+    Panicked,
+}
+
+/// Why a look-up has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LookUpError {
+    /// The block is not to be had.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// The block does not hold the transaction.
+    #[error("block {0} does not hold transaction {1}")]
+    NotInBlock(BlockHash, chainsieve::bitcoin::Txid),
+    /// The client has stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}

@@ -1,0 +1,106 @@
+//! What tells one chain's peers from another's: magic, port and seeds.
+
+use chainsieve::bitcoin::consensus::encode::serialize;
+use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
+use chainsieve::bitcoin::p2p::Magic;
+use chainsieve::bitcoin::{Network, Script};
+
+/// A chain as its peers know it. The rules of its headers are those of `network`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Chain {
+    /// The network whose consensus rules hold.
+    pub network: Network,
+    /// The first four bytes of each message.
+    pub magic: Magic,
+    /// The port that nodes listen on, unless an address names another.
+    pub port: u16,
+    /// Names of DNS seeds.
+    pub seeds: Vec<String>,
+}
+
+impl Chain {
+    /// One of the well-known chains, with the ports and DNS seeds of Core 30
+    /// (`kernel/chainparams.cpp`).
+    pub fn new(network: Network) -> Self {
+        let seeds = seeds(network).iter().map(|seed| (*seed).to_owned()).collect();
+        Self { network, magic: network.magic(), port: default_port(network), seeds }
+    }
+
+    /// The signet whose blocks solve this challenge (BIP325). Another than the default signet has
+    /// no seeds.
+    pub fn signet(challenge: &Script) -> Self {
+        let default = Self::new(Network::Signet);
+        // The script with its length before it, as a network message holds it.
+        let [m0, m1, m2, m3, ..] = sha256d::Hash::hash(&serialize(challenge)).to_byte_array();
+        let magic = Magic::from_bytes([m0, m1, m2, m3]);
+        if magic == default.magic {
+            return default;
+        }
+        Self { magic, seeds: Vec::new(), ..default }
+    }
+}
+
+impl From<Network> for Chain {
+    fn from(network: Network) -> Self {
+        Self::new(network)
+    }
+}
+
+fn default_port(network: Network) -> u16 {
+    match network {
+        Network::Testnet => 18_333,
+        Network::Testnet4 => 48_333,
+        Network::Signet => 38_333,
+        Network::Regtest => 18_444,
+        Network::Bitcoin => 8_333,
+    }
+}
+
+fn seeds(network: Network) -> &'static [&'static str] {
+    match network {
+        Network::Bitcoin => &[
+            "seed.bitcoin.sipa.be",
+            "dnsseed.bluematt.me",
+            "seed.bitcoin.jonasschnelli.ch",
+            "seed.btc.petertodd.net",
+            "seed.bitcoin.sprovoost.nl",
+            "dnsseed.emzy.de",
+            "seed.bitcoin.wiz.biz",
+            "seed.mainnet.achownodes.xyz",
+        ],
+        Network::Testnet => &[
+            "testnet-seed.bitcoin.jonasschnelli.ch",
+            "seed.tbtc.petertodd.net",
+            "seed.testnet.bitcoin.sprovoost.nl",
+            "testnet-seed.bluematt.me",
+            "seed.testnet.achownodes.xyz",
+        ],
+        Network::Testnet4 => &["seed.testnet4.bitcoin.sprovoost.nl", "seed.testnet4.wiz.biz"],
+        Network::Signet => &["seed.signet.bitcoin.sprovoost.nl", "seed.signet.achownodes.xyz"],
+        Network::Regtest => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chainsieve::bitcoin::ScriptBuf;
+
+    use super::*;
+
+    #[test]
+    fn the_magic_of_a_signet_is_that_of_its_challenge() {
+        // Core's default signet (kernel/chainparams.cpp), whose magic BIP325 states.
+        let challenge = "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086be430210359\
+                         ef5021964fe22d6f8e05b2463c9540ce96883fe3b278760f048f5189f2e6c452ae";
+        let default = Chain::signet(&ScriptBuf::from_hex(challenge).unwrap());
+        assert_eq!(default.magic.to_bytes(), [0x0a, 0x03, 0xcf, 0x40]);
+        assert_eq!(default, Chain::new(Network::Signet));
+        // Mutinynet's challenge and the magic that its nodes log.
+        let challenge =
+            "512102f7561d208dd9ae99bf497273e16f389bdbd6c4742ddb8e6b216e64fa2928ad8f51ae";
+        let mutinynet = Chain::signet(&ScriptBuf::from_hex(challenge).unwrap());
+        assert_eq!(mutinynet.magic.to_bytes(), [0xa5, 0xdf, 0x2d, 0xcb]);
+        assert_eq!((mutinynet.port, mutinynet.seeds.len()), (38_333, 0));
+    }
+}

@@ -1,0 +1,291 @@
+//! A connection to a peer: a thread that reads, a thread that writes, and bounds on what waits.
+//!
+//! Of each peer at most [`MAX_QUEUED`] bytes are queued for the owner, besides the one message that
+//! is being read (up to [`MAX_PAYLOAD`]), and at most [`MAX_OUT`] messages are queued to be sent. A
+//! peer that sends more is not read from until there is room, so that TCP slows it down. A peer that
+//! does not read what it is sent is disconnected.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chainsieve::bitcoin::p2p::Magic;
+use chainsieve::bitcoin::p2p::message::NetworkMessage;
+
+use super::frame::{Frame, FrameError, MAX_PAYLOAD, read_frame, write_message};
+use super::timed::Timed;
+
+/// Bytes of received messages that are queued for one peer: one message of the greatest length.
+pub const MAX_QUEUED: usize = MAX_PAYLOAD as usize + 24;
+/// Messages queued to be sent to one peer.
+pub const MAX_OUT: usize = 64;
+/// Timeout for the next message of a peer. It is pinged before.
+pub const MAX_SILENCE: Duration = Duration::from_secs(150);
+/// Timeout of a message from its first byte to its last: 4 MB at 33 kB a second.
+const MESSAGE_TIME: Duration = Duration::from_mins(2);
+
+/// What comes from a connection.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A message, not decoded.
+    Frame(Frame, Credit),
+    /// The connection has ended, and why.
+    Closed(FrameError),
+}
+
+/// Takes what a connection receives. Returns `false` if the connection is to end.
+pub type Deliver = Box<dyn FnMut(Incoming) -> bool + Send>;
+
+/// The room of one peer's messages.
+#[derive(Debug, Default)]
+struct Room {
+    state: Mutex<RoomState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct RoomState {
+    queued: usize,
+    closed: bool,
+}
+
+impl Room {
+    fn state(&self) -> MutexGuard<'_, RoomState> {
+        // Nothing in here panics with the lock held.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Waits until there is room. Returns `None` if the connection is closed meanwhile.
+    fn take(self: &Arc<Self>, bytes: usize) -> Option<Credit> {
+        let mut state = self.state();
+        while !state.closed && state.queued > 0 && state.queued + bytes > MAX_QUEUED {
+            state = self.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        if state.closed {
+            return None;
+        }
+        state.queued += bytes;
+        Some(Credit { room: self.clone(), bytes })
+    }
+
+    fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Room that is taken until this is dropped.
+#[derive(Debug)]
+pub struct Credit {
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        self.room.state().queued -= self.bytes;
+        self.room.changed.notify_all();
+    }
+}
+
+/// An open connection; closed when dropped.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    out: SyncSender<NetworkMessage>,
+    room: Arc<Room>,
+}
+
+impl Connection {
+    /// Starts to read and to write on a stream whose handshake is done.
+    ///
+    /// # Errors
+    /// The system gives no thread or no second handle of the socket.
+    pub fn start(stream: TcpStream, magic: Magic, deliver: Deliver) -> io::Result<Self> {
+        let (out, queue) = sync_channel(MAX_OUT);
+        let room = Arc::new(Room::default());
+        let (reading, writing) = (stream.try_clone()?, stream.try_clone()?);
+        let credits = room.clone();
+        thread::Builder::new()
+            .name("peer in".into())
+            .spawn(move || read_all(&reading, magic, &credits, deliver))?;
+        thread::Builder::new()
+            .name("peer out".into())
+            .spawn(move || write_all(&writing, magic, &queue))?;
+        Ok(Self { stream, out, room })
+    }
+
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// [`SendError`]: the peer does not read what it was sent, or is gone.
+    pub fn send(&self, message: NetworkMessage) -> Result<(), SendError> {
+        self.out.try_send(message).map_err(|error| match error {
+            TrySendError::Full(_) => SendError::Full,
+            TrySendError::Disconnected(_) => SendError::Gone,
+        })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.room.close();
+        // It may be closed already.
+        drop(self.stream.shutdown(Shutdown::Both));
+    }
+}
+
+/// Why a message is not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// [`MAX_OUT`] messages are queued already.
+    #[error("{MAX_OUT} messages are queued, the limit")]
+    Full,
+    /// The connection is closed. The reading thread reports why.
+    #[error("the connection is closed")]
+    Gone,
+}
+
+fn read_all(stream: &TcpStream, magic: Magic, room: &Arc<Room>, mut deliver: Deliver) {
+    loop {
+        let frame = match read_frame(&mut Paced::new(stream), magic) {
+            Ok(frame) => frame,
+            Err(error) => {
+                deliver(Incoming::Closed(error));
+                return;
+            }
+        };
+        let Some(credit) = room.take(frame.len()) else { return };
+        if !deliver(Incoming::Frame(frame, credit)) {
+            return;
+        }
+    }
+}
+
+fn write_all(stream: &TcpStream, magic: Magic, queue: &Receiver<NetworkMessage>) {
+    for message in queue {
+        let until = Instant::now() + MESSAGE_TIME;
+        if write_message(&mut Timed::new(stream, until), magic, message).is_err() {
+            // The reading thread notices, and reports why.
+            drop(stream.shutdown(Shutdown::Both));
+            return;
+        }
+    }
+}
+
+/// One message: its first byte may take as long as [`MAX_SILENCE`], the rest [`MESSAGE_TIME`].
+struct Paced<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+    begun: bool,
+}
+
+impl<'a> Paced<'a> {
+    fn new(stream: &'a TcpStream) -> Self {
+        Self { stream, until: Instant::now() + MAX_SILENCE, begun: false }
+    }
+}
+
+impl Read for Paced<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = Timed::new(self.stream, self.until).read(buffer)?;
+        if !self.begun && count > 0 {
+            self.begun = true;
+            self.until = Instant::now() + MESSAGE_TIME;
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const MAGIC: Magic = Magic::REGTEST;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
+    fn start(stream: TcpStream) -> (Connection, Receiver<Incoming>) {
+        let (sender, receiver) = sync_channel(1_000);
+        let deliver = Box::new(move |incoming| sender.send(incoming).is_ok());
+        (Connection::start(stream, MAGIC, deliver).unwrap(), receiver)
+    }
+
+    fn limit() -> Duration {
+        Duration::from_mins(1)
+    }
+
+    #[test]
+    fn messages_go_both_ways_and_the_end_is_told() {
+        let (ours, mut theirs) = pair();
+        let (connection, incoming) = start(ours);
+        write_message(&mut theirs, MAGIC, NetworkMessage::Ping(7)).unwrap();
+        let Incoming::Frame(frame, _) = incoming.recv_timeout(limit()).unwrap() else { panic!() };
+        assert_eq!(frame.decode().unwrap(), NetworkMessage::Ping(7));
+        connection.send(NetworkMessage::Pong(7)).unwrap();
+        assert_eq!(
+            read_frame(&mut theirs, MAGIC).unwrap().decode().unwrap(),
+            NetworkMessage::Pong(7)
+        );
+        theirs.write_all(b"garbage, as much as a header has").unwrap();
+        let Incoming::Closed(error) = incoming.recv_timeout(limit()).unwrap() else { panic!() };
+        assert!(error.is_misbehaviour(), "{error}");
+    }
+
+    #[test]
+    fn closing_is_seen_by_the_peer() {
+        let (ours, mut theirs) = pair();
+        let (connection, _incoming) = start(ours);
+        drop(connection);
+        theirs.set_read_timeout(Some(limit())).unwrap();
+        assert!(matches!(read_frame(&mut theirs, MAGIC), Err(FrameError::Io(_))));
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let (ours, mut theirs) = pair();
+        let (connection, incoming) = start(ours);
+        let writer = thread::spawn(move || {
+            let message = NetworkMessage::Unknown {
+                command: "x".to_owned().try_into().unwrap(),
+                payload: vec![0; 1_500_000],
+            };
+            // Until the other side is gone.
+            while write_message(&mut theirs, MAGIC, message.clone()).is_ok() {}
+        });
+        // Two fit, the third is read and waits.
+        let first: Vec<_> = (0..2).map(|_| incoming.recv_timeout(limit()).unwrap()).collect();
+        while connection.room.state().queued < 3_000_000 {
+            thread::yield_now();
+        }
+        assert!(incoming.recv_timeout(Duration::from_millis(200)).is_err());
+        assert!(connection.room.state().queued <= MAX_QUEUED);
+        // Room again, and it goes on.
+        drop(first);
+        assert!(incoming.recv_timeout(limit()).is_ok());
+        drop(connection);
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_is_told_apart_from_one_that_is_gone() {
+        let (ours, theirs) = pair();
+        let (connection, incoming) = start(ours);
+        let large = |_| NetworkMessage::Alert(vec![0; 1_000_000]);
+        let refused = (0..1_000).map(large).find_map(|message| connection.send(message).err());
+        assert_eq!(refused, Some(SendError::Full));
+        drop(theirs);
+        assert!(matches!(incoming.recv_timeout(limit()), Ok(Incoming::Closed(_))));
+    }
+}

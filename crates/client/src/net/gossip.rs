@@ -1,0 +1,184 @@
+//! Addresses that peers send: `addr`, and `addrv2` (BIP155).
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use chainsieve::bitcoin::p2p::ServiceFlags;
+use chainsieve::bitcoin::p2p::address::AddrV2;
+use chainsieve::bitcoin::p2p::message::NetworkMessage;
+
+use super::target::{Host, Target};
+
+/// Addresses in a message: Core's `MAX_ADDR_TO_SEND`.
+pub const MAX_HEARD: usize = 1_000;
+/// Between two addresses that come unasked: Core's `MAX_ADDR_RATE_PER_SECOND` is 0.1.
+const UNASKED_EVERY: Duration = Duration::from_secs(10);
+
+/// An address, and what its source claims of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// The address.
+    pub target: Target,
+    /// What it is said to serve; [`ServiceFlags::NONE`] if nothing is said.
+    pub services: ServiceFlags,
+    /// When it is said to have been up last, in seconds since 1970.
+    pub seen: u64,
+}
+
+/// A message with more addresses than any node sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {count} addresses, the limit is {MAX_HEARD}")]
+pub struct TooMany {
+    /// How many it holds.
+    pub count: usize,
+}
+
+/// The addresses in a message, those of networks that cannot be reached (I2P, CJDNS, Tor's
+/// version 2, unknown ones) left out. `None` if the message is of another kind.
+///
+/// # Errors
+/// [`TooMany`] with more than [`MAX_HEARD`].
+pub fn heard(message: &NetworkMessage) -> Option<Result<Vec<Heard>, TooMany>> {
+    let count = match message {
+        NetworkMessage::Addr(list) => list.len(),
+        NetworkMessage::AddrV2(list) => list.len(),
+        _ => return None,
+    };
+    if count > MAX_HEARD {
+        return Some(Err(TooMany { count }));
+    }
+    let heard = |host, port, services, time: u32| {
+        let target = Target { host, port };
+        Heard { target, services, seen: time.into() }
+    };
+    Some(Ok(match message {
+        NetworkMessage::Addr(list) => {
+            let parts = list.iter().map(|(time, address)| {
+                // OnionCat addresses (Tor's version 2) are not routable and left out by the book.
+                let host = ip(Ipv6Addr::from(address.address));
+                heard(host, address.port, address.services, *time)
+            });
+            parts.collect()
+        }
+        NetworkMessage::AddrV2(list) => {
+            let parts = list.iter().filter_map(|message| {
+                let host = match &message.addr {
+                    AddrV2::Ipv4(v4) => Host::Ip((*v4).into()),
+                    AddrV2::Ipv6(v6) => ip(*v6),
+                    AddrV2::TorV3(key) => Host::Onion(*key),
+                    _ => return None,
+                };
+                Some(heard(host, message.port, message.services, message.time))
+            });
+            parts.collect()
+        }
+        _ => Vec::new(),
+    }))
+}
+
+/// An IPv4 address if that is what is mapped.
+fn ip(v6: Ipv6Addr) -> Host {
+    Host::Ip(v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4))
+}
+
+/// How many addresses of a peer are taken in: 1,000 for each `getaddr`, and beside them one in ten
+/// seconds, so that a peer cannot drown the addresses of others by sending without an end.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowance {
+    left: usize,
+    since: Duration,
+}
+
+impl Allowance {
+    /// Of a connection that begins now, with one address for the peer's own.
+    pub fn new(now: Duration) -> Self {
+        Self { left: 1, since: now }
+    }
+
+    /// The peer is asked for addresses.
+    pub fn asked(&mut self) {
+        self.left = (self.left + MAX_HEARD).min(2 * MAX_HEARD);
+    }
+
+    /// Takes as many as are allowed of `count`, and returns their number.
+    pub fn take(&mut self, count: usize, now: Duration) -> usize {
+        let passed = now.saturating_sub(self.since).as_secs() / UNASKED_EVERY.as_secs();
+        if passed > 0 {
+            self.since += UNASKED_EVERY.saturating_mul(u32::try_from(passed).unwrap_or(u32::MAX));
+            let gained = usize::try_from(passed).unwrap_or(usize::MAX);
+            // What is saved up is bounded; what was asked for is not lost by it.
+            self.left = self.left.max(MAX_HEARD.min(self.left.saturating_add(gained)));
+        }
+        let taken = count.min(self.left);
+        self.left -= taken;
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chainsieve::bitcoin::consensus::encode::deserialize;
+    use chainsieve::bitcoin::p2p::address::{AddrV2Message, Address};
+
+    use super::*;
+
+    #[test]
+    fn addresses_of_the_developer_reference() {
+        // The `addr` of <https://developer.bitcoin.org/reference/p2p_networking.html>, cut to the
+        // one entry that it spells out.
+        let bytes = "d91f4854010000000000000000000000000000000000ffffc0000233208d";
+        let entry: (u32, Address) = deserialize(&hex::decode(bytes).unwrap()).unwrap();
+        let heard = heard(&NetworkMessage::Addr(vec![entry])).unwrap().unwrap();
+        let target = Target::parse("192.0.2.51:8333", 1).unwrap();
+        let services = ServiceFlags::NETWORK;
+        assert_eq!(heard, [Heard { target, services, seen: 1_414_012_889 }]);
+    }
+
+    /// The stream of Core's `net_tests.cpp`, `addrv2`'s forms in BIP155: IPv6 and Tor version 3 are
+    /// kept, I2P, CJDNS and unknown networks are left out.
+    #[test]
+    fn addresses_of_several_networks() {
+        let message = |addr| AddrV2Message {
+            time: 1_700_000_000,
+            services: ServiceFlags::COMPACT_FILTERS,
+            addr,
+            port: 18_444,
+        };
+        let list = vec![
+            message(AddrV2::Ipv4([1, 2, 3, 4].into())),
+            message(AddrV2::Ipv6("2a01::1".parse().unwrap())),
+            message(AddrV2::TorV2([1; 10])),
+            message(AddrV2::TorV3([7; 32])),
+            message(AddrV2::I2p([1; 32])),
+            message(AddrV2::Cjdns("fc00::1".parse().unwrap())),
+            message(AddrV2::Unknown(99, vec![0; 512])),
+        ];
+        let heard = heard(&NetworkMessage::AddrV2(list)).unwrap().unwrap();
+        let hosts: Vec<_> = heard.into_iter().map(|heard| heard.target.host).collect();
+        let ip = |text: &str| Host::Ip(text.parse().unwrap());
+        assert_eq!(hosts, [ip("1.2.3.4"), ip("2a01::1"), Host::Onion([7; 32])]);
+    }
+
+    #[test]
+    fn too_many_in_a_message() {
+        let address = Address::new(&([1, 2, 3, 4], 1).into(), ServiceFlags::NONE);
+        let list = |count| NetworkMessage::Addr(vec![(0, address.clone()); count]);
+        assert_eq!(heard(&list(1_000)).unwrap().unwrap().len(), 1_000);
+        assert_eq!(heard(&list(1_001)), Some(Err(TooMany { count: 1_001 })));
+        assert_eq!(heard(&NetworkMessage::Verack), None);
+    }
+
+    #[test]
+    fn what_is_asked_for_and_little_more() {
+        let mut allowance = Allowance::new(Duration::ZERO);
+        assert_eq!(allowance.take(1_000, Duration::ZERO), 1);
+        assert_eq!(allowance.take(1_000, Duration::from_secs(9)), 0);
+        assert_eq!(allowance.take(1_000, Duration::from_secs(35)), 3);
+        assert_eq!(allowance.take(1_000, Duration::from_secs(40)), 1);
+        allowance.asked();
+        assert_eq!(allowance.take(990, Duration::from_secs(41)), 990);
+        assert_eq!(allowance.take(990, Duration::from_secs(41)), 10);
+        // Nobody saves up for ever.
+        assert_eq!(allowance.take(5_000, Duration::from_secs(1 << 40)), 1_000);
+    }
+}

@@ -1,0 +1,303 @@
+//! A client against nodes of its own package, over sockets: what users do with it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use chainsieve_client::chainsieve::bitcoin::absolute::LockTime;
+use chainsieve_client::chainsieve::bitcoin::transaction::Version;
+use chainsieve_client::chainsieve::bitcoin::{
+    Amount, Block, FeeRate, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness,
+};
+use chainsieve_client::chainsieve::btc::server::{Config, ServedChain};
+use chainsieve_client::testnode::{Node, NodeBuilder};
+use chainsieve_client::{
+    Birthday, BroadcastNews, Builder, Client, Item, LookUpError, Memory, Network, News, Protocol,
+    Update, Wallet, WalletError,
+};
+
+/// Long enough for any machine; nothing waits for it that goes well.
+const LIMIT: Duration = Duration::from_mins(2);
+
+fn script(byte: u8) -> ScriptBuf {
+    [&[0, 20][..], &[byte; 20]].concat().into()
+}
+
+fn wallet(byte: u8) -> Wallet {
+    Wallet::new(Birthday::Height(0), vec![Item::Script(script(byte))])
+}
+
+fn builder(node: &Node) -> Builder {
+    Builder::new(Network::Regtest).peer(node.address().to_string())
+}
+
+/// The updates up to one, which is the last.
+fn until(client: &Client, is_last: impl Fn(&News) -> bool) -> Vec<Update> {
+    let (mut updates, end) = (client.updates(), Instant::now() + LIMIT);
+    let mut all = Vec::new();
+    while let Some(update) = updates.next_within(end.saturating_duration_since(Instant::now())) {
+        let is_end = is_last(&update.news);
+        all.push(update);
+        if is_end {
+            return all;
+        }
+    }
+    panic!("it did not come: {all:?}");
+}
+
+fn caught_up(news: &News) -> bool {
+    matches!(news, News::CaughtUp(_))
+}
+
+/// Hits: wallet, transaction, whether it came again.
+fn hits(updates: &[Update]) -> Vec<(String, Txid, bool)> {
+    let hit = |update: &Update| match &update.news {
+        News::Hit(hit) => Some((update.wallet.as_ref()?.to_string(), hit.txid, update.again)),
+        _ => None,
+    };
+    updates.iter().filter_map(hit).collect()
+}
+
+fn spend(coin: OutPoint, script: &ScriptBuf) -> Transaction {
+    Transaction {
+        version: Version::TWO,
+        lock_time: LockTime::ZERO,
+        input: vec![TxIn {
+            previous_output: coin,
+            script_sig: ScriptBuf::new(),
+            sequence: Sequence::MAX,
+            witness: Witness::new(),
+        }],
+        output: vec![TxOut { value: Amount::from_sat(1_000), script_pubkey: script.clone() }],
+    }
+}
+
+#[test]
+fn a_wallet_added_late_is_looked_for_from_its_birthday() {
+    for protocol in [Protocol::Bip157, Protocol::Bip37] {
+        let node = Node::regtest().unwrap();
+        let first = node.mine(&script(1)).txdata[0].compute_txid();
+        let second = node.mine(&script(2)).txdata[0].compute_txid();
+        node.mine_many(&script(9), 10);
+        let client = builder(&node).protocol(protocol).keep_filters(1 << 20);
+        let client = client.wallet("one", wallet(1)).start().unwrap();
+        let found = hits(&until(&client, caught_up));
+        assert_eq!(found, [("one".to_owned(), first, false)], "{protocol:?}");
+        client.watch("two", wallet(2)).unwrap();
+        let found = hits(&until(&client, |news| matches!(news, News::Hit(_))));
+        assert_eq!(found, [("two".to_owned(), second, false)], "{protocol:?}");
+        client.shutdown().unwrap();
+    }
+}
+
+#[test]
+fn what_was_not_acknowledged_comes_again_and_what_was_does_not() {
+    let node = Node::regtest().unwrap();
+    let txids: Vec<_> =
+        node.mine_many(&script(1), 3).iter().map(|block| block.txdata[0].compute_txid()).collect();
+    let storage = Memory::new();
+    let client = builder(&node).storage(storage.clone()).wallet("w", wallet(1)).start().unwrap();
+    let updates = until(&client, caught_up);
+    let all: Vec<_> = updates.iter().filter(|it| matches!(it.news, News::Hit(_))).collect();
+    assert_eq!(all.len(), 3);
+    client.acknowledge(all[1]);
+    client.shutdown().unwrap();
+    let client = builder(&node).storage(storage).wallet("w", wallet(1)).start().unwrap();
+    let mut again = hits(&until(&client, caught_up));
+    again.sort_by_key(|(_, txid, _)| txids.iter().position(|known| known == txid));
+    let expected = [0, 2].map(|at: usize| ("w".to_owned(), txids[at], true));
+    assert_eq!(again, expected);
+    client.shutdown().unwrap();
+}
+
+#[test]
+fn a_reader_that_is_slow_gets_everything_in_order() {
+    let node = Node::regtest().unwrap();
+    let blocks = node.mine_many(&script(1), 60);
+    let client = builder(&node).max_updates(1).wallet("w", wallet(1)).start().unwrap();
+    // Look-ups are answered meanwhile.
+    while client.status().unwrap().progress.tip.height < 60 {
+        thread::yield_now();
+    }
+    assert_eq!(client.block(blocks[7].block_hash()).unwrap(), blocks[7]);
+    let found = hits(&until(&client, caught_up));
+    let expected = blocks.iter().map(|block| block.txdata[0].compute_txid());
+    assert!(found.iter().map(|(_, txid, _)| *txid).eq(expected));
+    client.shutdown().unwrap();
+}
+
+#[test]
+fn a_broadcast_is_told_of_until_it_is_in_a_block() {
+    let node = Node::regtest().unwrap();
+    let coin = OutPoint { txid: node.mine(&script(1)).txdata[0].compute_txid(), vout: 0 };
+    // One peer more, which wants a fee that is too high.
+    let mut config = Config::default();
+    (config.accept_transactions, config.fee_filter) = (true, Some(1_000_000));
+    let dear = NodeBuilder::new(ServedChain::new(Network::Regtest, true)).config(config);
+    let dear = dear.start().unwrap();
+    let added = dear.chain_mut().add_block(node_block(&node), u32::MAX);
+    assert_eq!(added.linked, 1);
+    let client = builder(&node).peer(dear.address().to_string()).wallet("w", wallet(1));
+    let client = client.start().unwrap();
+    until(&client, caught_up);
+    while client.status().unwrap().peers.iter().filter(|peer| peer.claims.is_some()).count() < 2 {
+        thread::yield_now();
+    }
+    let tx = spend(coin, &script(7));
+    let txid = client.broadcast(tx, FeeRate::from_sat_per_vb(1)).unwrap();
+    let is = |news: &News, what: fn(&BroadcastNews) -> bool| match news {
+        News::Broadcast(of, news) => *of == txid && what(news),
+        _ => false,
+    };
+    let told = until(&client, |news| is(news, |it| matches!(it, BroadcastNews::Requested(_))));
+    let too_low =
+        |update: &&Update| is(&update.news, |it| matches!(it, BroadcastNews::FeeTooLow(..)));
+    assert_eq!(told.iter().filter(too_low).count(), 1, "{told:?}");
+    while node.chain().mempool().is_empty() {
+        thread::yield_now();
+    }
+    node.mine(&script(9));
+    let told = until(&client, |news| is(news, |it| matches!(it, BroadcastNews::Mined(_))));
+    // The wallet's own coin is spent, and it is told so first.
+    assert!(hits(&told).iter().any(|(_, found, _)| *found == txid), "{told:?}");
+    client.shutdown().unwrap();
+}
+
+/// The block at height 1.
+fn node_block(node: &Node) -> Block {
+    let chain = node.chain();
+    let hash = chain.headers().hash_at(1).expect("it has one");
+    (**chain.block(&hash).expect("of the chain")).clone()
+}
+
+#[test]
+fn look_ups_prove_what_they_say() {
+    let node = Node::regtest().unwrap();
+    let blocks = node.mine_many(&script(1), 3);
+    let client = builder(&node).wallet("w", wallet(2)).start().unwrap();
+    until(&client, caught_up);
+    let (hash, txid) = (blocks[1].block_hash(), blocks[1].txdata[0].compute_txid());
+    assert_eq!(client.header_at(2).unwrap(), Some(blocks[1].header));
+    assert_eq!(client.header_of(hash).unwrap(), Some((2, blocks[1].header)));
+    let proof = client.transaction_in_block(hash, txid).unwrap();
+    assert_eq!(proof.path.root(txid, 1).unwrap(), blocks[1].header.merkle_root);
+    let other = blocks[0].txdata[0].compute_txid();
+    let error = client.transaction_in_block(hash, other).unwrap_err();
+    assert_eq!(error, LookUpError::NotInBlock(hash, other));
+    client.shutdown().unwrap();
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    let node = Node::regtest().unwrap();
+    let client = builder(&node).protocol(Protocol::Bip37).start().unwrap();
+    let no_push = Wallet::new(Birthday::Height(0), vec![Item::Script(ScriptBuf::from(vec![0x51]))]);
+    let error = client.watch("w", no_push).unwrap_err().to_string();
+    assert_eq!(error, "wallet w: item 0: BIP37 cannot watch a script that pushes no data");
+    assert_eq!(client.watch("", wallet(1)).unwrap_err(), WalletError::Name(0));
+    client.shutdown().unwrap();
+    assert!(Builder::new(Network::Regtest).start().is_err(), "nobody to call");
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn nothing_is_lost_where_a_future_is_dropped() {
+    use std::future::poll_fn;
+    use std::pin::Pin;
+
+    use futures_core::Stream as _;
+
+    let node = Node::regtest().unwrap();
+    let blocks = node.mine_many(&script(1), 40);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let client = builder(&node).max_updates(2).wallet("w", wallet(1)).start().unwrap();
+    let found = runtime.block_on(async {
+        let (mut updates, mut found) = (client.updates(), Vec::new());
+        loop {
+            let next = poll_fn(|context| Pin::new(&mut updates).poll_next(context));
+            // Most of these are dropped before they are ready.
+            match tokio::time::timeout(Duration::from_micros(300), next).await {
+                Ok(Some(update)) if caught_up(&update.news) => break found,
+                Ok(Some(update)) => found.extend(hits(&[update])),
+                Ok(None) => panic!("it has stopped"),
+                Err(_) => {}
+            }
+        }
+    });
+    assert!(found.iter().map(|hit| hit.1).eq(blocks.iter().map(|it| it.txdata[0].compute_txid())));
+    client.shutdown().unwrap();
+}
+
+/// The process that is killed: it prints each hit, and acknowledges it then.
+#[test]
+#[ignore = "run by the test of kills, in a process of its own"]
+fn prints_hits() {
+    let (Ok(peer), Ok(data)) = (env::var("KILLED_PEER"), env::var("KILLED_DATA")) else { return };
+    let client = Builder::new(Network::Regtest).peer(peer).data_dir(data);
+    let client = client.wallet("w", wallet(1)).start().unwrap();
+    let mut out = std::io::stderr();
+    for update in client.updates() {
+        match &update.news {
+            News::Hit(hit) => writeln!(out, "hit {} {}", hit.txid, update.again).unwrap(),
+            News::CaughtUp(_) => writeln!(out, "done").unwrap(),
+            _ => {}
+        }
+        client.acknowledge(&update);
+    }
+}
+
+#[test]
+fn hits_survive_kills_and_come_unmarked_once() {
+    let node = Node::regtest().unwrap();
+    let blocks = node.mine_many(&script(1), 300);
+    let data = env::temp_dir().join(format!("chainsieve-killed-{}", std::process::id()));
+    let mut seen: BTreeMap<Txid, (u32, u32)> = BTreeMap::new();
+    let mut kills = 0;
+    for run in 0_u64.. {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "prints_hits", "--ignored", "--nocapture"])
+            .env("KILLED_PEER", node.address().to_string())
+            .env("KILLED_DATA", &data)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // After another number of lines in each run, and more and more: what was not acknowledged
+        // durably comes again first.
+        let mut left = 1 + (run * 37) % (60 + 10 * run);
+        let mut is_done = false;
+        for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+            let line = line.unwrap();
+            match line.split(' ').collect::<Vec<_>>().as_slice() {
+                ["hit", txid, again] => {
+                    let (marked, unmarked) = seen.entry(txid.parse().unwrap()).or_default();
+                    *(if *again == "true" { marked } else { unmarked }) += 1;
+                    left = left.saturating_sub(1);
+                }
+                ["done"] => is_done = true,
+                _ => {}
+            }
+            if is_done || left == 0 {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if is_done {
+            break;
+        }
+        kills += 1;
+        assert!(run < 1_000, "it comes to no end");
+    }
+    fs::remove_dir_all(&data).unwrap();
+    assert!(kills > 5, "{kills}");
+    for block in &blocks {
+        let txid = block.txdata[0].compute_txid();
+        let (marked, unmarked) = seen.get(&txid).copied().unwrap_or_default();
+        assert!(marked + unmarked >= 1, "{txid} is lost after {kills} kills");
+        assert!(unmarked <= 1, "{txid} came {unmarked} times as new");
+    }
+    assert_eq!(seen.len(), blocks.len());
+}

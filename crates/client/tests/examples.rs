@@ -1,0 +1,47 @@
+//! The examples print what they are to print.
+
+use std::env;
+use std::process::Command;
+
+/// What an example prints.
+fn run(name: &str) -> String {
+    // Tests and examples are built side by side.
+    let own = env::current_exe().expect("a test has a path");
+    let built = own.parent().expect("in a folder").with_file_name("examples").join(name);
+    let mut command = if built.is_file() {
+        Command::new(built)
+    } else {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["run", "--quiet", "--package", "chainsieve-client", "--example", name]);
+        cargo
+    };
+    let output = command.output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_light_wallet_finds_its_payment() {
+    assert_eq!(run("light_wallet"), "50 BTC received\n");
+}
+
+#[test]
+fn bdk_wallet_is_kept_up_to_date() {
+    let printed = run("bdk_wallet");
+    let lines: Vec<_> = printed.lines().collect();
+    let [past, payment, reorganised] = lines.as_slice() else { panic!("{printed}") };
+    assert_eq!(*past, "past: 50 BTC");
+    // Less the payment of 0.01 and a fee.
+    assert!(payment.starts_with("after a payment: 49.9899"), "{payment}");
+    assert_eq!(*reorganised, "after a reorganisation: 0 BTC confirmed");
+}
+
+#[test]
+fn ldk_is_told_of_what_it_registers() {
+    let printed = run("ldk_confirm");
+    let lines: Vec<_> = printed.lines().collect();
+    let last = lines.last().copied();
+    assert!(lines.contains(&"best block 1, 1 transactions"), "{printed}");
+    assert_eq!(last, Some("best block 2, 0 transactions"));
+}

@@ -1,0 +1,234 @@
+//! Peers that keep one waiting.
+
+use core::time::Duration;
+
+use super::world::{Node, TestChain, World};
+use crate::btc::bip157::{Action, Event, Finding, Message, Reason};
+use crate::btc::peer::{Grade, PeerId};
+
+fn mute(chain: &TestChain, mute: fn(&Message) -> bool) -> Node {
+    Node { mute, ..Node::honest(chain) }
+}
+
+/// Whatever a peer does not answer, the other takes over, and nothing is lost.
+#[test]
+fn others_take_over() {
+    let chain = TestChain::new(2_100);
+    let mutes: [fn(&Message) -> bool; 5] = [
+        |_| true,
+        |message| matches!(message, Message::GetCFCheckpt(_)),
+        |message| matches!(message, Message::GetCFHeaders(_)),
+        |message| matches!(message, Message::GetCFilters(_)),
+        |message| matches!(message, Message::GetBlocks(_)),
+    ];
+    for silence in mutes {
+        let mut world = World::new(&chain, World::config());
+        world.connect(1, mute(&chain, silence));
+        world.connect(2, Node::honest(&chain));
+        world.settle();
+        for _ in 0..5 {
+            world.wait(20);
+        }
+        world.assert_complete(&chain);
+        let slow = |finding: &Finding| matches!(finding, Finding::Slow(PeerId(1), _));
+        assert!(world.findings().iter().any(slow));
+        assert_eq!(world.reasons(), []);
+        for _ in 0..10 {
+            world.wait(50);
+        }
+        assert!(matches!(world.reasons()[..], [(PeerId(1), Reason::Stalled(_))]));
+        world.assert_complete(&chain);
+    }
+}
+
+/// Alone, a peer that answers nothing leads to no answer.
+#[test]
+fn silence_is_no_answer() {
+    let chain = TestChain::new(100);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, mute(&chain, |message| matches!(message, Message::GetCFilters(_))));
+    world.settle();
+    for _ in 0..20 {
+        world.wait(20);
+    }
+    assert_eq!(world.sync.answered_to(), Some(0));
+    assert_eq!(world.known.len(), 1);
+}
+
+/// A late answer is an answer.
+#[test]
+fn late_answers_count() {
+    let chain = TestChain::new(1_100);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.connect(2, Node::honest(&chain));
+    let mut late = vec![];
+    while let Some((peer, message)) = world.queue.pop_front() {
+        if peer == PeerId(1) {
+            late.push(message);
+            continue;
+        }
+        for event in world.nodes[&peer].clone().answer(peer, &message) {
+            world.event(event);
+        }
+    }
+    for _ in 0..4 {
+        world.wait(20);
+    }
+    world.assert_complete(&chain);
+    assert_eq!(world.grade(1), Some(Grade::OnePeer));
+    for message in late {
+        for event in world.nodes[&PeerId(1)].clone().answer(PeerId(1), &message) {
+            world.event(event);
+        }
+    }
+    world.settle();
+    assert_eq!(world.reasons(), []);
+    assert_eq!(world.grade(1), Some(Grade::Peers(2)));
+}
+
+/// A request of 1,000 filters may take longer than one of headers, if they keep coming.
+#[test]
+fn filters_may_take_their_time() {
+    let chain = TestChain::new(990);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    let (peer, message) = world.queue.pop_front().unwrap();
+    for event in world.nodes[&peer].clone().answer(peer, &message) {
+        world.event(event);
+    }
+    let (peer, message) = world.queue.pop_front().unwrap();
+    assert!(matches!(message, Message::GetCFilters(_)));
+    let mut events = world.nodes[&peer].clone().answer(peer, &message).into_iter();
+    let mut late_at = None;
+    for (count, event) in events.by_ref().enumerate() {
+        world.now += Duration::from_millis(500);
+        world.event(event);
+        if late_at.is_none() && !world.findings().is_empty() {
+            late_at = Some(count);
+        }
+        world.settle();
+    }
+    // 500 ms each: ten timeouts of 30 s are over after 600.
+    assert!(late_at.is_some_and(|count| (590..610).contains(&count)), "{late_at:?}");
+    world.assert_complete(&chain);
+}
+
+/// Time that goes back is waited for again.
+#[test]
+fn a_clock_set_back() {
+    let chain = TestChain::new(100);
+    let mut world = World::new(&chain, World::config());
+    world.now = Duration::from_secs(1_000_000);
+    world.connect(1, mute(&chain, |_| true));
+    world.now = Duration::ZERO;
+    world.wait(0);
+    world.wait(29);
+    assert_eq!(world.findings(), []);
+    world.wait(3);
+    assert_eq!(world.findings(), [Finding::Slow(PeerId(1), Duration::from_secs(2))]);
+}
+
+/// Blocks, each of some hundred bytes, that one peer sends: at most how many were in flight, and how
+/// many were asked for in one message.
+fn fetch(world: &mut World, chain: &TestChain, every: Duration) -> (usize, usize) {
+    let mut in_flight = std::collections::VecDeque::new();
+    let (mut most, mut most_at_once) = (0, 0);
+    loop {
+        while let Some((peer, message)) = world.queue.pop_front() {
+            if let Message::GetBlocks(hashes) = message {
+                most_at_once = hashes.len().max(most_at_once);
+                in_flight.extend(hashes);
+                most = in_flight.len().max(most);
+                continue;
+            }
+            for event in world.nodes[&peer].clone().answer(peer, &message) {
+                world.event(event);
+            }
+        }
+        let Some(hash) = in_flight.pop_front() else { return (most, most_at_once) };
+        world.now += every;
+        let height = world.headers.height_of(&hash).unwrap() as usize;
+        let block = Box::new(chain.blocks[height].clone());
+        world.event(Event::Block(Some(PeerId(1)), block));
+        world.event(Event::Tick);
+    }
+}
+
+/// A history of many small blocks does not wait for a message back and forth each, and a peer that
+/// keeps sending them is not overdue with the last ones.
+#[test]
+fn many_small_blocks_are_in_flight() {
+    let chain = TestChain::new(2_900);
+    for (millis, is_slow) in [(1, false), (3_000, false), (4_900, true)] {
+        let mut world = World::new(&chain, World::config());
+        world.connect(1, Node::honest(&chain));
+        let found = fetch(&mut world, &chain, Duration::from_millis(millis));
+        // Asked for again once half have come.
+        assert!(found.0 == 64 && (24..=40).contains(&found.1), "{found:?}");
+        let messages = world.sent(|message| matches!(message, Message::GetBlocks(_)));
+        let blocks = chain.truth().len();
+        // Four at first, and the estimate falls with each block.
+        assert!(messages < 30 + blocks / 32, "{messages} for {blocks}");
+        assert_eq!(world.findings().is_empty(), !is_slow, "{millis} ms: {:?}", world.findings());
+        world.assert_complete(&chain);
+    }
+}
+
+/// One block of several that does not come, while those after it do.
+#[test]
+fn a_block_left_out_is_overdue() {
+    let chain = TestChain::new(600);
+    let mut world = World::new(&chain, World::config());
+    let without = chain.clone();
+    let left_out = chain.hash(205);
+    let node = Node::honest(&without);
+    let twist = move |events: &mut Vec<Event>| {
+        events.retain(
+            |event| !matches!(event, Event::Block(_, block) if block.block_hash() == left_out),
+        );
+    };
+    world.connect(1, Node { twist: Some(std::rc::Rc::new(twist)), ..node });
+    world.settle();
+    let waits = Some(chain.at(205).height);
+    assert_eq!(world.sync.first_awaited(), waits);
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    assert_eq!(world.sync.first_awaited(), waits);
+    for _ in 0..10 {
+        world.wait(30);
+    }
+    world.assert_complete(&chain);
+}
+
+#[test]
+fn nobody_has_the_block() {
+    let chain = TestChain::new(30);
+    let mut world = World::new(&chain, World::config());
+    let node = mute(&chain, |message| matches!(message, Message::GetBlocks(_)));
+    world.connect(1, node);
+    world.settle();
+    let wanted: Vec<_> = world
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Send(_, Message::GetBlocks(hashes)) => Some(hashes.clone()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(wanted.len(), 4, "so many at a time");
+    for hash in wanted {
+        world.event(Event::BlockUnavailable(PeerId(1), hash));
+    }
+    assert_eq!(world.findings()[0], Finding::BlockUnavailable(chain.at(5)));
+    // Another source of the caller's, and another peer.
+    world.event(Event::Block(None, Box::new(chain.blocks[5].clone())));
+    assert!(world.hits.contains(&5));
+    world.connect(2, Node::honest(&chain));
+    world.settle();
+    world.wait(31);
+    world.assert_complete(&chain);
+    let unavailable = |finding: &&Finding| matches!(finding, Finding::BlockUnavailable(_));
+    assert_eq!(world.findings().iter().filter(unavailable).count(), 4);
+}

@@ -1,0 +1,65 @@
+//! The handling of one event: what the parts of a sync may look at, and the actions that follow.
+
+use std::ops::RangeInclusive;
+use std::vec::Vec;
+
+use core::time::Duration;
+
+use super::{Action, Finding, Message, Reason, Violation};
+use crate::btc::headers::{BlockAt, HeaderChain};
+use crate::btc::peer::PeerId;
+
+/// The world after the event, and the actions so far.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    pub(super) chain: &'a HeaderChain,
+    pub(super) now: Duration,
+    actions: Vec<Action>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(chain: &'a HeaderChain, now: Duration) -> Self {
+        Self { chain, now, actions: Vec::new() }
+    }
+
+    pub(super) fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    pub(super) fn send(&mut self, peer: PeerId, message: Message) {
+        self.act(Action::Send(peer, message));
+    }
+
+    pub(super) fn report(&mut self, finding: Finding) {
+        self.act(Action::Report(finding));
+    }
+
+    pub(super) fn reopen(&mut self, runs: Vec<RangeInclusive<u32>>) {
+        let actions = runs.into_iter().map(|run| Action::Reopened(*run.start(), *run.end()));
+        self.actions.extend(actions);
+    }
+
+    pub(super) fn block_at(&self, height: u32) -> Option<BlockAt> {
+        self.chain.hash_at(height).map(|hash| BlockAt { height, hash })
+    }
+
+    pub(super) fn into_actions(self) -> Vec<Action> {
+        self.actions
+    }
+}
+
+/// What becomes of a peer for what it sent.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It is disconnected. What it has shown with filters stays: a broken protocol is no lie about
+    /// them, and an honest peer's connection may end that way too.
+    Disconnect(Reason),
+    /// It lies: nothing counts that only it vouched for.
+    Convict(Reason),
+}
+
+impl From<Violation> for Verdict {
+    fn from(violation: Violation) -> Self {
+        Self::Disconnect(Reason::Violation(violation))
+    }
+}

@@ -1,0 +1,174 @@
+//! Random runs with an honest node, in which messages, filters and connections cross.
+
+use super::node::{Random, World, chain, is_complaint, show, stranger, truth, watched};
+use crate::btc::bip37::UpdateMode;
+use crate::btc::bip37::session::fences::ping_nonce;
+use crate::btc::bip37::session::{Event, EvidenceError, FilterPolicy, Finding};
+use crate::btc::merkle_tree::MerklePath;
+
+fn policy() -> FilterPolicy {
+    FilterPolicy::new(0xdead_beef)
+}
+
+/// Filters replaced and added to, connections broken, blocks asked for again: as long as the
+/// wallet goes back where it is told to, nothing is missed.
+#[test]
+fn nothing_is_missed_whatever_crosses() {
+    for seed in 1..120 {
+        let random = &mut Random(seed);
+        let (blocks, own) = chain(random, 12, 8);
+        let update =
+            [UpdateMode::All, UpdateMode::None, UpdateMode::P2PubkeyOnly][seed as usize % 3];
+        let use_filteradd = random.one_in(2);
+        let mut world =
+            World::new(FilterPolicy { update, use_filteradd, spare: 40, ..policy() }, blocks);
+        world.event(Event::Watch((0..8).map(watched).collect()));
+        world.event(Event::Connected);
+        world.request_from(0);
+        let mut seen = 0;
+        for step in 0..300 {
+            match random.below(60) {
+                0 => world.event(Event::Refresh),
+                1 => world.event(Event::Watch(vec![watched(100 + step)])),
+                2 if random.one_in(3) => world.reconnect(),
+                3..30 => drop(world.node_step()),
+                _ => drop(world.session_step()),
+            }
+            while seen < world.findings.len() {
+                if let Finding::Refilter(from) = world.findings[seen] {
+                    world.request_from(from.height as usize);
+                }
+                seen += 1;
+            }
+        }
+        while seen < world.findings.len() || world.node_step() || world.session_step() {
+            for finding in world.findings.split_off(seen) {
+                if let Finding::Refilter(from) = finding {
+                    world.request_from(from.height as usize);
+                }
+                world.findings.insert(seen, finding);
+                seen += 1;
+            }
+        }
+        assert_eq!(world.session.pending_requests(), 0);
+        assert_eq!(world.count(is_complaint), 0, "seed {seed}");
+        assert_eq!(world.relevant(), own, "seed {seed}, {update:?}, filteradd {use_filteradd}");
+    }
+}
+
+/// Whatever an honest node is sent, and in whatever order things cross: no transaction of any
+/// block is ever evidence against it.
+#[test]
+fn no_evidence_against_an_honest_node() {
+    let mut claims = 0;
+    for seed in 1..60 {
+        let random = &mut Random(seed);
+        let (blocks, _) = chain(random, 16, 12);
+        let use_filteradd = random.one_in(2);
+        let update =
+            [UpdateMode::All, UpdateMode::None, UpdateMode::P2PubkeyOnly][seed as usize % 3];
+        // A coarse filter, so that false positives are among the claims.
+        let fpr = 0.02;
+        let mut world =
+            World::new(FilterPolicy { use_filteradd, update, fpr, spare: 3, ..policy() }, blocks);
+        world.event(Event::Watch(vec![watched(0)]));
+        world.event(Event::Connected);
+        world.request_from(0);
+        for step in 0..400 {
+            match random.below(40) {
+                0 => world.event(Event::Watch(vec![watched(step % 12)])),
+                1 => world.event(Event::Refresh),
+                2 => world.event(Event::Other),
+                3 => world.event(Event::Request(vec![world.at(random.below(16) as usize)])),
+                4 => world.event(Event::Reorganized(10 + random.below(6) as u32)),
+                5 if random.one_in(4) => world.reconnect(),
+                7 => world.slow = random.one_in(8),
+                6 => {
+                    let tx = stranger(random);
+                    world.to_session.push_back(Event::Tx(tx));
+                }
+                8..20 => drop(world.node_step()),
+                _ => drop(world.session_step()),
+            }
+            if random.one_in(20) {
+                claims += claim_everything(&mut world);
+            }
+        }
+        world.slow = false;
+        world.sync(2);
+        claims += claim_everything(&mut world);
+    }
+    // Many were held against an answer: the test is not empty.
+    assert!(claims > 20_000, "{claims}");
+}
+
+/// Claims every transaction of every block, and paths that start elsewhere. Returns how many
+/// claims met an answer.
+fn claim_everything(world: &mut World) -> usize {
+    let before = world.findings.len();
+    for block in world.blocks.clone() {
+        let hash = block.block_hash();
+        for index in 0..block.txdata.len() as u32 {
+            let shown = show(&block, index);
+            let mut shorter = shown.clone();
+            shorter.path = MerklePath {
+                index: index / 2,
+                siblings: shown.path.siblings.get(1..).unwrap_or_default().to_vec(),
+            };
+            world.event(Event::OmissionClaim(hash, shown.clone()));
+            world.event(Event::OmissionClaim(hash, shorter.clone()));
+            world.event(Event::HeightClaim(hash, shown));
+            world.event(Event::HeightClaim(hash, shorter));
+        }
+    }
+    let claims = &world.findings[before..];
+    for finding in claims {
+        assert!(matches!(finding, Finding::NoEvidence(..)), "{finding:?}");
+    }
+    let met = claims
+        .iter()
+        .filter(|finding| !matches!(finding, Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
+    met.count()
+}
+
+/// Messages in any order, with anything in them: never a panic.
+#[test]
+fn garbage_in_any_order() {
+    let random = &mut Random(4);
+    let (blocks, _) = chain(random, 8, 4);
+    let mut world = World::new(policy(), blocks);
+    for step in 0..20_000 {
+        let block = world.blocks[random.below(8) as usize].clone();
+        let count = block.txdata.len() as u32;
+        let index = random.below(u64::from(count)) as u32;
+        let event = match random.below(16) {
+            0 if random.one_in(20) => Event::Connected,
+            1 if random.one_in(20) => Event::Disconnected,
+            2 => Event::Watch(vec![watched(step % 50)]),
+            3 => Event::Request(vec![world.at(random.below(8) as usize)]),
+            4 => Event::Pong(random.below(1 << 40)),
+            5 => Event::Pong(ping_nonce(u64::from(policy().tweak) << 31 | random.below(2_000))),
+            6 => Event::Reorganized(random.below(16) as u32),
+            7 => Event::OmissionClaim(block.block_hash(), show(&block, index)),
+            8 => Event::HeightClaim(block.block_hash(), show(&block, 0)),
+            9 => Event::Tx(block.txdata[index as usize].clone()),
+            10 => Event::Tx(stranger(random)),
+            11 => Event::Tip(random.below(20) as u32),
+            12 => Event::Other,
+            _ => {
+                let mut merkle_block = truth(&block, &[index]).0;
+                match random.below(6) {
+                    0 => merkle_block.num_transactions = random.below(1 << 32) as u32,
+                    1 => merkle_block.hashes.truncate(random.below(4) as usize),
+                    2 => merkle_block.flags = vec![random.below(256) as u8],
+                    _ => {}
+                }
+                Event::MerkleBlock(merkle_block)
+            }
+        };
+        world.event(event);
+        world.to_node.clear();
+    }
+    assert!(world.count(|f| matches!(f, Finding::Block(_))) > 100);
+    assert!(world.count(|f| matches!(f, Finding::InvalidMerkleBlock(..))) > 100);
+}

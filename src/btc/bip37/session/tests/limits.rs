@@ -1,0 +1,130 @@
+//! What is kept, counted and waited for.
+
+use core::time::Duration;
+
+use bitcoin::{Network, PublicKey, ScriptBuf};
+
+use super::node::{Random, World, block, show, stranger, truth, watched};
+use crate::btc::bip37::session::fences::{fence_of, ping_nonce};
+use crate::btc::bip37::session::{
+    Action, Config, Event, EvidenceError, FilterPolicy, Finding, Limits, Message, PrivacyReport,
+    Session,
+};
+use crate::btc::wallet::Watched;
+
+fn world(length: u32) -> World {
+    world_with(length, Limits { in_flight: 4, ..Limits::default() })
+}
+
+fn world_with(length: u32, limits: Limits) -> World {
+    let random = &mut Random(8);
+    let blocks =
+        (0..length).map(|height| block(height, (0..60).map(|_| stranger(random)).collect()));
+    let mut world = World::new(FilterPolicy::new(7), blocks.collect());
+    world.session =
+        Session::new(Config { limits, ..Config::new(Network::Regtest, FilterPolicy::new(7)) });
+    world.event(Event::Watch(vec![watched(0)]));
+    world.event(Event::Connected);
+    world
+}
+
+/// Whether an answer for each block is kept: a claim against it meets the answer.
+fn kept(world: &mut World) -> Vec<bool> {
+    let blocks = world.blocks.clone();
+    let is_kept = |block: &bitcoin::Block| {
+        world.event(Event::OmissionClaim(block.block_hash(), show(block, 1)));
+        match world.findings.last() {
+            Some(Finding::NoEvidence(_, EvidenceError::NoAnswer(_))) => false,
+            Some(Finding::NoEvidence(_, EvidenceError::NotOmitted(1))) => true,
+            other => panic!("{other:?}"),
+        }
+    };
+    blocks.iter().map(is_kept).collect()
+}
+
+/// A node answers with every leaf of the tree: the oldest answers go.
+#[test]
+fn the_bytes_of_answers_are_bounded() {
+    let limits = Limits { answer_bytes: 10 * 2_000, in_flight: 4, ..Limits::default() };
+    for (limits, least, most) in [(limits, 5, 9), (Limits { answers: 2, ..limits }, 2, 2)] {
+        let mut world = world_with(20, limits);
+        world.lie = |block, _| {
+            let all: Vec<_> = (0..block.txdata.len() as u32).collect();
+            Some((truth(block, &all).0, vec![]))
+        };
+        world.request_from(0);
+        world.settle();
+        assert_eq!(world.count(|f| matches!(f, Finding::Block(_))), 20);
+        let kept = kept(&mut world);
+        let count = kept.iter().filter(|kept| **kept).count();
+        // All 61 leaves of a tree are in an answer, 32 bytes each.
+        assert!((least..=most).contains(&count) && count * 61 * 32 < 20_000, "{count}");
+        assert!(kept[20 - count..].iter().all(|kept| *kept), "{kept:?}");
+    }
+}
+
+/// One key and its scripts are as many addresses in whatever order they are added.
+#[test]
+fn addresses_are_counted_in_any_order() {
+    let key: PublicKey =
+        "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798".parse().unwrap();
+    let pay_to_key = ScriptBuf::new_p2pk(&key);
+    let witness = ScriptBuf::new_p2wpkh(&key.wpubkey_hash().unwrap());
+    let script = |script: &ScriptBuf| Watched::Script { script: script.clone(), label: None };
+    let watched = [Watched::Key { key, label: None }, script(&witness), script(&pay_to_key)];
+    for insert_keys in [false, true] {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let policy = FilterPolicy { insert_keys, ..FilterPolicy::new(1) };
+            let mut session = Session::new(Config::new(Network::Regtest, policy));
+            let all = order.map(|place: usize| watched[place].clone()).to_vec();
+            session.handle(Event::Watch(all), Duration::ZERO);
+            let actions = session.handle(Event::Connected, Duration::ZERO);
+            let own = actions.iter().find_map(|action| match action {
+                Action::Report(Finding::Privacy(report)) => Some(report.own),
+                _ => None,
+            });
+            assert_eq!(own, Some(2), "{order:?}");
+        }
+    }
+}
+
+#[test]
+fn one_address_reads_as_one() {
+    let report =
+        PrivacyReport { own: 1, others: 0.0, parameters_changed: false, keys_inserted: false };
+    assert!(report.to_string().starts_with("1 address of the wallet matches this filter,"));
+    let two = PrivacyReport { own: 2, ..report };
+    assert!(two.to_string().starts_with("2 addresses of the wallet match this filter,"));
+}
+
+/// The clock was ahead, and was set right: a request still waits too long at some time.
+#[test]
+fn a_clock_set_back_hides_no_stall() {
+    let mut world = world(1);
+    let first = world.at(0);
+    world.session.handle(Event::Request(vec![first]), Duration::from_secs(1_000_000));
+    let mut tick = |seconds| world.session.handle(Event::Tick, Duration::from_secs(seconds));
+    assert_eq!(tick(10), []);
+    assert_eq!(tick(70), []);
+    assert!(matches!(tick(71)[..], [Action::Report(Finding::Stalled(..))]));
+}
+
+/// Small numbers, which the caller may count its own pings with, are no nonces of the session.
+#[test]
+fn nonces_are_not_small_numbers() {
+    for fence in (0..1_000).chain([u64::MAX, 0xdead_beef << 31]) {
+        assert_eq!(fence_of(ping_nonce(fence)), fence);
+        assert!(ping_nonce(fence) > 1 << 32);
+    }
+    let mut world = world(3);
+    world.session = Session::new(Config::new(Network::Regtest, FilterPolicy::new(0)));
+    world.to_node.clear();
+    world.event(Event::Watch(vec![watched(0)]));
+    world.event(Event::Connected);
+    world.request_from(0);
+    for nonce in 0..100 {
+        world.event(Event::Pong(nonce));
+    }
+    assert_eq!(world.count(|f| matches!(f, Finding::Unanswered(_))), 0);
+    assert_eq!(world.to_node.back(), Some(&Message::Ping(ping_nonce(0))));
+}

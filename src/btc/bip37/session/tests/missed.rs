@@ -1,0 +1,162 @@
+//! What could be missed between a keychain's advance and the scripts that follow it.
+
+use bitcoin::hashes::Hash as _;
+use bitcoin::{OutPoint, ScriptBuf, Transaction, Txid, WPubkeyHash};
+
+use super::node::{World, block, script, tx, watched};
+use crate::btc::bip37::session::{Event, FilterPolicy, Finding};
+use crate::btc::headers::BlockAt;
+use crate::btc::wallet::{Label, Watched};
+
+/// A transaction that pays to the wallet's script number `index`.
+fn pay(index: u32) -> Transaction {
+    tx(&[OutPoint::new(Txid::hash(&index.to_le_bytes()), 0)], &[script(index)])
+}
+
+/// A session that watches the scripts below `scripts`.
+fn world(scripts: u32, blocks: Vec<bitcoin::Block>) -> World {
+    let mut world = World::new(FilterPolicy::new(7), blocks);
+    world.event(Event::Watch((0..scripts).map(watched).collect()));
+    world.event(Event::Connected);
+    world.settle();
+    world
+}
+
+/// A transaction outside of blocks reveals an index, and blocks are answered before the scripts
+/// that follow it are watched.
+#[test]
+fn a_block_between_an_unconfirmed_advance_and_its_scripts() {
+    let (five, twenty) = (pay(5), pay(20));
+    let want = twenty.compute_txid();
+    let blocks = vec![block(0, vec![]), block(1, vec![five.clone(), twenty]), block(2, vec![])];
+    let mut world = world(6, blocks);
+    world.event(Event::Tx(five));
+    let advanced = |finding: &Finding| matches!(finding, Finding::KeychainAdvanced { .. });
+    assert_eq!(world.count(advanced), 1);
+    world.request_from(1);
+    world.settle();
+    world.event(Event::Watch((6..26).map(watched).collect()));
+    assert_eq!(world.findings.last(), Some(&Finding::Refilter(world.at(1))));
+    world.request_from(1);
+    world.settle();
+    assert!(world.relevant().contains(&want));
+}
+
+/// The block that advanced a keychain is replaced by another, which is answered before the
+/// scripts that follow are watched.
+#[test]
+fn a_reorganization_between_an_advance_and_its_scripts() {
+    let (five, twenty) = (pay(5), pay(20));
+    let want = twenty.compute_txid();
+    let blocks = vec![block(7, vec![five.clone()]), block(7, vec![five, twenty])];
+    let mut world = world(6, blocks);
+    let at = |world: &World, i| BlockAt { height: 7, ..world.at(i) };
+    let (old, new) = (at(&world, 0), at(&world, 1));
+    world.event(Event::Request(vec![old]));
+    world.settle();
+    world.event(Event::Reorganized(7));
+    world.event(Event::Request(vec![new]));
+    world.settle();
+    world.event(Event::Watch((6..26).map(watched).collect()));
+    assert_eq!(world.findings.last(), Some(&Finding::Refilter(new)));
+    world.event(Event::Request(vec![new]));
+    world.settle();
+    assert!(world.relevant().contains(&want));
+}
+
+/// A block that the chain has dropped advances a keychain: nobody is sent back to it.
+#[test]
+fn no_one_is_sent_back_to_a_dropped_block() {
+    let mut world = world(6, vec![block(7, vec![pay(5)])]);
+    world.request_from(0);
+    world.event(Event::Reorganized(0));
+    world.settle();
+    assert_eq!(world.count(|f| matches!(f, Finding::KeychainAdvanced { .. })), 1);
+    world.event(Event::Watch((6..26).map(watched).collect()));
+    assert_eq!(world.count(|f| matches!(f, Finding::Refilter(_))), 0);
+}
+
+/// A script that follows in its keychain shows the filter what another one does already: what
+/// paid to it was foreign until then.
+#[test]
+fn a_new_script_whose_element_is_not_new() {
+    let hash = WPubkeyHash::hash(&[7]);
+    let (witness, legacy) =
+        (ScriptBuf::new_p2wpkh(&hash), ScriptBuf::new_p2pkh(&hash.to_raw_hash().into()));
+    let pays = tx(&[OutPoint::new(Txid::hash(&[8]), 0)], std::slice::from_ref(&witness));
+    let want = pays.compute_txid();
+    let mut world = world(1, vec![block(0, vec![pay(0), pays])]);
+    world.event(Event::Watch(vec![Watched::Script { script: legacy, label: None }]));
+    world.request_from(0);
+    world.settle();
+    let first = world.at(0);
+    assert!(world.findings.contains(&Finding::FalsePositive(want, Some(first.hash))));
+    let label = Some(Label { keychain: 0, index: 1 });
+    let follows = Event::Watch(vec![Watched::Script { script: witness, label }]);
+    world.event(follows.clone());
+    assert_eq!(world.findings.last(), Some(&Finding::Refilter(first)));
+    assert!(world.to_node.is_empty(), "the filter has it");
+    world.request_from(0);
+    world.settle();
+    assert!(world.relevant().contains(&want));
+    let before = world.findings.len();
+    world.event(follows);
+    assert_eq!(world.findings.len(), before);
+}
+
+/// How often a transaction was reported as the wallet's, and unconfirmed.
+fn unconfirmed(world: &World, tx: &Transaction) -> usize {
+    let txid = tx.compute_txid();
+    let is_it = |finding: &&Finding| matches!(finding, Finding::Relevant(own) if own.txid == txid && own.place.is_none());
+    world.findings.iter().filter(is_it).count()
+}
+
+/// What came outside of blocks before its script was watched is the wallet's from then on.
+#[test]
+fn an_unconfirmed_transaction_before_its_script() {
+    let coin = tx(&[OutPoint::new(Txid::hash(&[1]), 0)], &[script(0), script(1)]);
+    let child = tx(&[OutPoint::new(coin.compute_txid(), 0)], &[script(1)]);
+    let mut world = world(1, vec![]);
+    for index in [3, 2] {
+        world.event(Event::Tx(pay(index)));
+        world.event(Event::Tx(pay(index)));
+        let foreign = Finding::FalsePositive(pay(index).compute_txid(), None);
+        assert_eq!(world.findings.iter().filter(|&f| *f == foreign).count(), 1);
+    }
+    world.event(Event::Watch((1..3).map(watched).collect()));
+    assert_eq!([unconfirmed(&world, &pay(2)), unconfirmed(&world, &pay(3))], [1, 0]);
+    // Not the wallet's at first, since its coin came after it; it is once it comes again.
+    let spend = tx(&[OutPoint::new(child.compute_txid(), 0)], &[script(1_000_000)]);
+    world.event(Event::Tx(spend.clone()));
+    world.event(Event::Tx(child.clone()));
+    world.event(Event::Tx(coin));
+    assert_eq!(unconfirmed(&world, &spend), 0);
+    for _ in 0..2 {
+        world.event(Event::Tx(spend.clone()));
+        world.event(Event::Tx(child.clone()));
+        assert_eq!([unconfirmed(&world, &spend), unconfirmed(&world, &child)], [1, 1]);
+    }
+}
+
+/// What was confirmed is unconfirmed again, and said to be once more; before, it is not.
+#[test]
+fn unconfirmed_again_after_a_reorganization() {
+    let own = pay(0);
+    let mut world = world(1, vec![block(0, vec![]), block(1, vec![own.clone()])]);
+    world.request_from(0);
+    world.settle();
+    for (height, times) in [(2, 0), (1, 1), (1, 1)] {
+        world.event(Event::Reorganized(height));
+        world.event(Event::Watch(vec![watched(height + 10)]));
+        world.event(Event::Tx(own.clone()));
+        assert_eq!(unconfirmed(&world, &own), times);
+    }
+    // Its block is dropped while it is under way.
+    let mut world = self::world(1, world.blocks);
+    world.request_from(0);
+    world.event(Event::Reorganized(1));
+    world.settle();
+    assert_eq!(world.relevant(), [own.compute_txid()]);
+    world.event(Event::Tx(own.clone()));
+    assert_eq!(unconfirmed(&world, &own), 1);
+}

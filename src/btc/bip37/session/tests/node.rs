@@ -1,0 +1,316 @@
+//! A chain, a node that serves it filtered, and the wire between node and session.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use bitcoin::absolute::LockTime;
+use bitcoin::block::Header;
+use bitcoin::consensus::encode::deserialize;
+use bitcoin::hashes::Hash as _;
+use bitcoin::transaction::Version;
+use bitcoin::{
+    Amount, Block, BlockHash, CompactTarget, Network, OutPoint, ScriptBuf, Sequence, Transaction,
+    TxIn, TxOut, Txid, WPubkeyHash, Witness,
+};
+
+use crate::btc::bip37::session::{
+    Action, Config, Event, FilterPolicy, Finding, Message, Session, TransactionInBlock,
+};
+use crate::btc::bip37::{BloomFilter, MerkleBlock};
+use crate::btc::headers::BlockAt;
+use crate::btc::merkle_tree::{MerklePath, merkle_root};
+use crate::btc::wallet::{Label, Watched};
+
+/// A small generator of numbers: xorshift.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % limit
+    }
+
+    pub(super) fn one_in(&mut self, chance: u64) -> bool {
+        self.below(chance) == 0
+    }
+}
+
+/// The wallet's script number `index`; a stranger's from 1,000,000 on.
+pub(super) fn script(index: u32) -> ScriptBuf {
+    ScriptBuf::new_p2wpkh(&WPubkeyHash::hash(&index.to_le_bytes()))
+}
+
+pub(super) fn watched(index: u32) -> Watched {
+    Watched::Script { script: script(index), label: Some(Label { keychain: 0, index }) }
+}
+
+pub(super) fn tx(spends: &[OutPoint], pays: &[ScriptBuf]) -> Transaction {
+    let input = |&previous_output: &OutPoint| TxIn {
+        previous_output,
+        script_sig: ScriptBuf::new(),
+        sequence: Sequence::MAX,
+        witness: Witness::new(),
+    };
+    let output = |script: &ScriptBuf| TxOut {
+        value: Amount::from_sat(1_000),
+        script_pubkey: script.clone(),
+    };
+    Transaction {
+        version: Version::TWO,
+        lock_time: LockTime::ZERO,
+        input: spends.iter().map(input).collect(),
+        output: pays.iter().map(output).collect(),
+    }
+}
+
+pub(super) fn stranger(random: &mut Random) -> Transaction {
+    let hash = Txid::hash(&random.below(u64::MAX).to_le_bytes());
+    let pays = script(1_000_000 + random.below(1 << 31) as u32);
+    tx(&[OutPoint::new(hash, 0)], &[pays.clone(), pays])
+}
+
+pub(super) fn txids(block: &Block) -> Vec<Txid> {
+    block.txdata.iter().map(Transaction::compute_txid).collect()
+}
+
+/// A mined block of a coinbase transaction and `txdata`.
+pub(super) fn block(height: u32, txdata: Vec<Transaction>) -> Block {
+    let mut coinbase = tx(&[OutPoint::null()], &[script(2_000_000 + height)]);
+    coinbase.input[0].script_sig = ScriptBuf::from(height.to_le_bytes().to_vec());
+    let txdata = [vec![coinbase], txdata].concat();
+    let mut header: Header = deserialize(&[0; 80]).unwrap();
+    header.bits = CompactTarget::from_consensus(0x207f_ffff);
+    header.time = height;
+    let mut block = Block { header, txdata };
+    block.header.merkle_root = merkle_root(&txids(&block)).unwrap();
+    while block.header.validate_pow(block.header.target()).is_err() {
+        block.header.nonce += 1;
+    }
+    block
+}
+
+pub(super) fn show(block: &Block, index: u32) -> TransactionInBlock {
+    let transaction = block.txdata[index as usize].clone();
+    let path = MerklePath::new(&txids(block), index).unwrap();
+    TransactionInBlock { transaction, path }
+}
+
+/// A chain that pays to and spends from scripts below `scripts`, in and across blocks; with the
+/// ids of those transactions, sorted.
+pub(super) fn chain(random: &mut Random, length: u32, scripts: u32) -> (Vec<Block>, Vec<Txid>) {
+    let (mut coins, mut own) = (Vec::<OutPoint>::new(), Vec::new());
+    let mut blocks = Vec::new();
+    for height in 0..length {
+        let mut txdata = Vec::new();
+        for _ in 0..random.below(12) {
+            let pick = random.below(6);
+            let tx = match pick {
+                0 => {
+                    let to = script(random.below(u64::from(scripts)) as u32);
+                    tx(
+                        &stranger(random)
+                            .input
+                            .iter()
+                            .map(|i| i.previous_output)
+                            .collect::<Vec<_>>(),
+                        &[script(1_500_000), to],
+                    )
+                }
+                1 if !coins.is_empty() => {
+                    let coin = coins.swap_remove(random.below(coins.len() as u64) as usize);
+                    tx(&[coin], &[script(1_600_000 + height)])
+                }
+                _ => stranger(random),
+            };
+            let txid = tx.compute_txid();
+            match pick {
+                0 => coins.push(OutPoint::new(txid, 1)),
+                1 if tx.output.len() == 1 => {}
+                _ => {
+                    txdata.push(tx);
+                    continue;
+                }
+            }
+            own.push(txid);
+            txdata.push(tx);
+        }
+        blocks.push(block(height, txdata));
+    }
+    own.sort_unstable();
+    (blocks, own)
+}
+
+/// Whether a finding says anything against the node, or that something is wrong.
+pub(super) fn is_complaint(finding: &Finding) -> bool {
+    !matches!(
+        finding,
+        Finding::Relevant(_)
+            | Finding::FalsePositive(..)
+            | Finding::Block(_)
+            | Finding::KeychainAdvanced { .. }
+            | Finding::Refilter(_)
+            | Finding::Privacy(_)
+            | Finding::RefreshAdvised(_)
+            | Finding::NoEvidence(..)
+    )
+}
+
+/// What a node does to its answer.
+pub(super) type Lie = fn(&Block, &[u32]) -> Option<Answer>;
+
+/// An answer's merkle block and transactions.
+pub(super) type Answer = (MerkleBlock, Vec<Transaction>);
+
+pub(super) fn truth(block: &Block, matched: &[u32]) -> Answer {
+    let merkle_block = MerkleBlock::new(&block.header, &txids(block), matched).unwrap();
+    (merkle_block, matched.iter().map(|&i| block.txdata[i as usize].clone()).collect())
+}
+
+/// A node, its blocks, and messages on their way to the session.
+pub(super) struct World {
+    pub(super) session: Session,
+    pub(super) blocks: Vec<Block>,
+    pub(super) filter: Option<BloomFilter>,
+    pub(super) to_session: VecDeque<Event>,
+    pub(super) to_node: VecDeque<Message>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) lie: Lie,
+    /// Whether the node answers requests behind what comes after them.
+    pub(super) slow: bool,
+    deferred: VecDeque<BlockHash>,
+}
+
+impl World {
+    pub(super) fn new(policy: FilterPolicy, blocks: Vec<Block>) -> Self {
+        Self {
+            session: Self::session(policy, 4),
+            blocks,
+            filter: None,
+            to_session: VecDeque::new(),
+            to_node: VecDeque::new(),
+            findings: Vec::new(),
+            lie: |block, matched| Some(truth(block, matched)),
+            slow: false,
+            deferred: VecDeque::new(),
+        }
+    }
+
+    fn session(policy: FilterPolicy, in_flight: usize) -> Session {
+        let mut config = Config::new(Network::Regtest, policy);
+        config.limits.in_flight = in_flight;
+        Session::new(config)
+    }
+
+    /// Starts over with a session that has so many requests under way at most.
+    pub(super) fn limit_in_flight(&mut self, in_flight: usize) {
+        self.session = Self::session(*self.session.filter_policy(), in_flight);
+    }
+
+    pub(super) fn at(&self, height: usize) -> BlockAt {
+        BlockAt { hash: self.blocks[height].block_hash(), height: height as u32 }
+    }
+
+    pub(super) fn request_from(&mut self, height: usize) {
+        let blocks = (height..self.blocks.len()).map(|height| self.at(height)).collect();
+        self.event(Event::Request(blocks));
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        for action in self.session.handle(event, Duration::ZERO) {
+            match action {
+                Action::Send(message) => self.to_node.push_back(message),
+                Action::Report(finding) => self.findings.push(finding),
+            }
+        }
+    }
+
+    /// The node takes one message. False if there is none.
+    pub(super) fn node_step(&mut self) -> bool {
+        if !self.slow
+            && let Some(hash) = self.deferred.pop_front()
+        {
+            self.answer(hash);
+            return true;
+        }
+        let Some(message) = self.to_node.pop_front() else { return false };
+        match message {
+            Message::FilterLoad(filter) => {
+                self.filter = Some(BloomFilter::decode(&filter.encode()).unwrap());
+            }
+            Message::FilterAdd(data) => {
+                self.filter.as_mut().expect("loaded before").insert(data.as_bytes());
+            }
+            Message::Ping(nonce) => self.to_session.push_back(Event::Pong(nonce)),
+            Message::GetFilteredBlocks(blocks) => {
+                self.deferred.extend(blocks);
+            }
+        }
+        true
+    }
+
+    /// The connection breaks, and there is a new one.
+    pub(super) fn reconnect(&mut self) {
+        self.to_node.clear();
+        self.to_session.clear();
+        self.deferred.clear();
+        self.filter = None;
+        self.event(Event::Connected);
+    }
+
+    fn answer(&mut self, hash: BlockHash) {
+        let filter = self.filter.as_mut().expect("loaded before");
+        let block = self.blocks.iter().find(|block| block.block_hash() == hash).unwrap();
+        let is_match = |(_, tx): &(u32, &Transaction)| filter.is_relevant_and_update(tx);
+        let matched: Vec<_> = (0..).zip(&block.txdata).filter(is_match).map(|(i, _)| i).collect();
+        let Some((merkle_block, transactions)) = (self.lie)(block, &matched) else { return };
+        self.to_session.push_back(Event::MerkleBlock(merkle_block));
+        self.to_session.extend(transactions.into_iter().map(Event::Tx));
+    }
+
+    /// The session takes one message. False if there is none.
+    pub(super) fn session_step(&mut self) -> bool {
+        let Some(event) = self.to_session.pop_front() else { return false };
+        self.event(event);
+        true
+    }
+
+    /// Until nothing is on its way.
+    pub(super) fn settle(&mut self) {
+        while self.node_step() || self.session_step() {}
+    }
+
+    /// The same, adding scripts and going back where the session says so.
+    pub(super) fn sync(&mut self, lookahead: u32) {
+        self.settle();
+        let mut seen = 0;
+        while seen < self.findings.len() {
+            match self.findings[seen].clone() {
+                Finding::KeychainAdvanced { label, .. } => {
+                    self.event(Event::Watch((0..=label.index + lookahead).map(watched).collect()));
+                }
+                Finding::Refilter(from) => self.request_from(from.height as usize),
+                _ => {}
+            }
+            seen += 1;
+            self.settle();
+        }
+    }
+
+    /// Ids of the wallet's confirmed transactions that were reported, sorted.
+    pub(super) fn relevant(&self) -> Vec<Txid> {
+        let relevant = |finding: &Finding| match finding {
+            Finding::Relevant(tx) => tx.place.map(|_| tx.txid),
+            _ => None,
+        };
+        let mut txids: Vec<_> = self.findings.iter().filter_map(relevant).collect();
+        txids.sort_unstable();
+        txids.dedup();
+        txids
+    }
+
+    pub(super) fn count(&self, finding: fn(&Finding) -> bool) -> usize {
+        self.findings.iter().filter(|f| finding(f)).count()
+    }
+}

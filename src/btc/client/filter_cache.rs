@@ -1,0 +1,174 @@
+//! Filters that are kept, so that a rescan downloads nothing twice: a file for each 1,000 blocks.
+//!
+//! A file is a sequence of: height u32 | block hash 32 | length u32 | checksum 4 | the filter.
+//! Numbers are little-endian; the checksum is the first bytes of the filter's double SHA-256. Of
+//! several filters of one height the last counts. Reading ends at the first that is not whole.
+
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+use bitcoin::BlockHash;
+use bitcoin::hashes::Hash as _;
+
+use super::{File, Write};
+use crate::btc::bip157::CHECKPOINT_INTERVAL;
+use crate::btc::bip158::filter_hash;
+use crate::btc::headers::BlockAt;
+
+const FRAME: usize = 44;
+
+/// Which files of filters there are.
+#[derive(Debug)]
+pub(super) struct FilterCache {
+    limit: u64,
+    sizes: BTreeMap<u32, u64>,
+    total: u64,
+}
+
+/// The file that a height's filter is kept in.
+pub(super) fn file_of(height: u32) -> u32 {
+    height.div_ceil(CHECKPOINT_INTERVAL)
+}
+
+impl FilterCache {
+    /// Keeps at most `limit` bytes in addition to one file; these files are there.
+    pub(super) fn new(limit: u64, files: &[(u32, u64)]) -> Self {
+        let sizes: BTreeMap<_, _> = files.iter().copied().collect();
+        let total = sizes.values().sum();
+        Self { limit, sizes, total }
+    }
+
+    pub(super) fn contains(&self, file: u32) -> bool {
+        self.sizes.contains_key(&file)
+    }
+
+    /// Keeps a filter, and drops the lowest files if they are too many.
+    pub(super) fn keep(&mut self, at: BlockAt, content: &[u8]) -> Vec<Write> {
+        let mut writes = Vec::new();
+        let Ok(length) = u32::try_from(content.len()) else { return writes };
+        if self.limit == 0 {
+            return writes;
+        }
+        let mut bytes = at.height.to_le_bytes().to_vec();
+        bytes.extend(at.hash.as_byte_array());
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(filter_hash(content).as_byte_array().iter().take(4));
+        bytes.extend(content);
+        let number = file_of(at.height);
+        let size = self.sizes.entry(number).or_default();
+        let file = File::Filters(number);
+        let added = bytes.len() as u64;
+        writes.push(Write::Append { file, at: *size, bytes });
+        *size += added;
+        self.total += added;
+        while self.total > self.limit
+            && let Some((&lowest, &size)) = self.sizes.first_key_value()
+            && lowest != number
+        {
+            self.sizes.remove(&lowest);
+            self.total -= size;
+            writes.push(Write::Remove(File::Filters(lowest)));
+        }
+        writes
+    }
+
+    /// Of a file only these first bytes are filters: what is kept next goes there, where it is found.
+    pub(super) fn cut(&mut self, file: u32, whole: u64) {
+        if let Some(size) = self.sizes.get_mut(&file)
+            && whole < *size
+        {
+            self.total -= *size - whole;
+            *size = whole;
+        }
+    }
+
+    /// What was kept is not there.
+    pub(super) fn lose(&mut self, file: u32) {
+        self.total -= self.sizes.remove(&file).unwrap_or(0);
+    }
+}
+
+/// The filters of a file, by height, and the length of those that are whole.
+pub(super) fn decode(mut bytes: &[u8]) -> (BTreeMap<u32, (BlockHash, Vec<u8>)>, usize) {
+    let mut filters = BTreeMap::new();
+    let length = bytes.len();
+    while let Some((frame, rest)) = bytes.split_first_chunk::<FRAME>() {
+        let [h0, h1, h2, h3, hash @ .., l0, l1, l2, l3, c0, c1, c2, c3] = *frame;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let Some((content, rest)) = rest.split_at_checked(length) else { break };
+        if !filter_hash(content).as_byte_array().starts_with(&[c0, c1, c2, c3]) {
+            break;
+        }
+        let height = u32::from_le_bytes([h0, h1, h2, h3]);
+        filters.insert(height, (BlockHash::from_byte_array(hash), content.to_vec()));
+        bytes = rest;
+    }
+    (filters, length - bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(height: u32) -> BlockAt {
+        BlockAt { height, hash: BlockHash::hash(&height.to_le_bytes()) }
+    }
+
+    fn carry_out(file: &mut Vec<u8>, writes: Vec<Write>) {
+        for write in writes {
+            let Write::Append { at, bytes, .. } = write else { panic!("{write:?}") };
+            file.truncate(usize::try_from(at).unwrap());
+            file.extend(bytes);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_or_turned_keeps_the_filters_before() {
+        let mut cache = FilterCache::new(1 << 20, &[]);
+        let (mut file, mut ends) = (Vec::new(), std::vec![0]);
+        for height in 1..=3 {
+            carry_out(&mut file, cache.keep(at(height), &[7; 5]));
+            ends.push(file.len());
+        }
+        let (filters, whole) = decode(&file);
+        assert_eq!((filters.len(), whole), (3, file.len()));
+        assert_eq!(filters[&2], (at(2).hash, std::vec![7; 5]));
+        for length in 0..file.len() {
+            let count = ends.iter().filter(|end| **end <= length).count() - 1;
+            let (filters, whole) = decode(&file[..length]);
+            assert_eq!((filters.len(), whole), (count, ends[count]), "{length}");
+        }
+        // A height or hash that is turned is another's, of which the chain tells; a filter is not.
+        for place in ends[1] + 36..ends[2] {
+            let mut turned = file.clone();
+            turned[place] ^= 1;
+            assert_eq!(decode(&turned).1, ends[1], "{place}");
+        }
+    }
+
+    #[test]
+    fn what_follows_a_filter_that_was_cut_is_found_again() {
+        let mut cache = FilterCache::new(1 << 20, &[]);
+        let mut file = Vec::new();
+        carry_out(&mut file, cache.keep(at(1), &[7; 5]));
+        carry_out(&mut file, cache.keep(at(2), &[7; 5]));
+        file.pop();
+        // After a crash.
+        let mut cache = FilterCache::new(1 << 20, &[(1, file.len() as u64)]);
+        let (_, whole) = decode(&file);
+        cache.cut(1, whole as u64);
+        carry_out(&mut file, cache.keep(at(3), &[8; 5]));
+        assert_eq!(decode(&file).0.keys().copied().collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn the_lowest_files_make_room() {
+        let mut cache = FilterCache::new(200, &[(1, 90), (5, 60)]);
+        let writes = cache.keep(at(7_000), &[1; 50]);
+        assert_eq!(writes[1..], [Write::Remove(File::Filters(1))]);
+        assert!(!cache.contains(1) && cache.contains(5) && cache.contains(7));
+        cache.lose(5);
+        assert_eq!(cache.total, 94);
+        assert_eq!(FilterCache::new(0, &[]).keep(at(1), &[1]), []);
+    }
+}

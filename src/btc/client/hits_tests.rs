@@ -1,0 +1,199 @@
+//! The journal of hits: cut at each byte, with each bit turned, and what a scan may count on.
+
+use bitcoin::hashes::Hash as _;
+use bitcoin::{Amount, TxOut, absolute, transaction};
+
+use super::*;
+
+/// A transaction that pays `number` to output 0, which is the wallet's.
+pub(in super::super) fn hit(number: u32, block: Option<BlockAt>) -> Hit {
+    let script_pubkey = ScriptBuf::from(std::vec![0x51]);
+    let value = Amount::from_sat(number.into());
+    let transaction = bitcoin::Transaction {
+        version: transaction::Version::TWO,
+        lock_time: absolute::LockTime::ZERO,
+        input: Vec::new(),
+        output: std::vec![TxOut { value, script_pubkey: script_pubkey.clone() }],
+    };
+    let owner = Owner { item: 0, path: Some(1), index: Some(7), script: Some(script_pubkey) };
+    let spent = Spent { vin: 0, outpoint: OutPoint::null(), owner: None, certain: false };
+    Hit {
+        txid: transaction.compute_txid(),
+        transaction,
+        place: block.map(|at| (at, 3)),
+        received: std::vec![Received { vout: 0, value, owner }],
+        spent: std::vec![spent],
+        evidence: if block.is_some() { Evidence::Block } else { Evidence::Unconfirmed },
+        why: Why::Matched,
+        peer: Some("a peer".into()),
+    }
+}
+
+fn at(height: u32) -> BlockAt {
+    BlockAt { height, hash: BlockHash::hash(&height.to_le_bytes()) }
+}
+
+fn of(name: &str) -> WalletId {
+    name.into()
+}
+
+/// A journal with a record of each kind that is written while running, and where each ends.
+fn journal() -> (Vec<u8>, Vec<usize>) {
+    let (mut hits, mut bytes) = (Hits::default(), Vec::new());
+    let mut ends = Vec::new();
+    let mut step = |bytes: &mut Vec<u8>, does: &mut dyn FnMut(&mut Vec<u8>, &mut Hits)| {
+        does(bytes, &mut hits);
+        ends.push(bytes.len());
+        assert_eq!(hits.length(), bytes.len() as u64);
+    };
+    for (wallet, number, place) in
+        [("a", 1, Some(at(1))), ("a", 2, Some(at(2))), ("b", 2, Some(at(2))), ("a", 3, None)]
+    {
+        step(&mut bytes, &mut |bytes, hits| {
+            assert_eq!(hits.add(&of(wallet), &mut hit(number, place), bytes), Novelty::New);
+        });
+    }
+    let key = Key::of(&of("a"), &hit(1, Some(at(1))));
+    step(&mut bytes, &mut |bytes, hits| hits.acknowledge(&key, bytes));
+    step(&mut bytes, &mut |bytes, hits| assert_eq!(hits.roll_back(1, bytes).len(), 2));
+    let key = Key::of(&of("a"), &hit(2, Some(at(2))));
+    step(&mut bytes, &mut |bytes, hits| hits.acknowledge_withdrawal(&key, bytes));
+    step(&mut bytes, &mut |bytes, hits| hits.forget(&of("b"), bytes));
+    (bytes, ends)
+}
+
+/// What a journal says: hits, acknowledgements, withdrawals.
+fn says(hits: &Hits) -> (Vec<(Key, bool)>, Vec<Key>, u64) {
+    let entries = hits.entries.iter().map(|(key, entry)| (key.clone(), entry.acknowledged));
+    (entries.collect(), hits.withdrawn.keys().cloned().collect(), hits.written)
+}
+
+#[test]
+fn a_journal_says_what_was_written() {
+    let (bytes, _) = journal();
+    let hits = Hits::replay(&bytes);
+    assert_eq!(hits.length(), bytes.len() as u64);
+    let first = hit(1, Some(at(1)));
+    let (open, unconfirmed) = (hits.open(&of("a")), hit(3, None));
+    assert_eq!(open, (Vec::new(), std::vec![unconfirmed.clone()]));
+    assert_eq!(hits.of(&of("a")).cloned().collect::<Vec<_>>(), [unconfirmed, first]);
+    assert_eq!(hits.of(&of("b")).count() + hits.open(&of("b")).0.len(), 0);
+    assert_eq!(hits.unconfirmed(&of("a")), 1);
+}
+
+#[test]
+fn a_journal_that_is_cut_anywhere_keeps_its_whole_records() {
+    let (bytes, ends) = journal();
+    for length in 0..bytes.len() {
+        let hits = Hits::replay(&bytes[..length]);
+        let whole = ends.iter().copied().filter(|end| *end <= length).max();
+        let expected = whole.unwrap_or(if length < MAGIC.len() { 0 } else { MAGIC.len() });
+        assert_eq!(hits.length(), expected as u64, "{length}");
+        assert_eq!(says(&hits), says(&Hits::replay(&bytes[..expected])), "{length}");
+    }
+}
+
+#[test]
+fn a_journal_with_any_bit_turned_keeps_the_records_before() {
+    let (bytes, ends) = journal();
+    for place in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut turned = bytes.clone();
+            turned[place] ^= 1 << bit;
+            let hits = Hits::replay(&turned);
+            let before = ends.iter().copied().filter(|end| *end <= place).max();
+            let expected = before.unwrap_or(if place < MAGIC.len() { 0 } else { MAGIC.len() });
+            assert_eq!(hits.length(), expected as u64, "byte {place}, bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn a_rewritten_journal_says_the_same_of_hits() {
+    let (bytes, ends) = journal();
+    for end in ends {
+        let mut hits = Hits::replay(&bytes[..end]);
+        let before = says(&hits);
+        let noted = hits.written();
+        let rewritten = hits.rewrite();
+        assert_eq!(hits.length(), rewritten.len() as u64);
+        let again = Hits::replay(&rewritten);
+        let after = says(&again);
+        assert_eq!((&after.0, &after.1), (&before.0, &before.1));
+        assert_eq!((again.written(), again.lost_since(noted)), (hits.written(), None));
+        // What was noted before may rest on what the file does not tell any more.
+        assert_eq!(again.lost_since(noted - 1), Some(1));
+    }
+}
+
+#[test]
+fn progress_counts_no_further_than_its_hits() {
+    let (mut hits, mut bytes) = (Hits::default(), Vec::new());
+    for height in 1..=6 {
+        hits.add(&of("a"), &mut hit(height, Some(at(height))), &mut bytes);
+    }
+    let noted = hits.written();
+    assert_eq!(hits.lost_since(noted), None);
+    // A file that was lost.
+    assert_eq!(Hits::default().lost_since(noted), Some(0));
+    hits.roll_back(4, &mut bytes);
+    assert_eq!((hits.lost_since(noted), hits.lost_since(hits.written())), (Some(5), None));
+    hits.roll_back(2, &mut bytes);
+    hits.add(&of("a"), &mut hit(30, Some(at(30))), &mut bytes);
+    let later = hits.written();
+    hits.roll_back(20, &mut bytes);
+    assert_eq!((hits.lost_since(noted), hits.lost_since(later)), (Some(3), Some(21)));
+    // Forgotten hits are found again only by another scan.
+    assert!(!hits.forgotten_since(&of("a"), hits.written()));
+    let noted = hits.written();
+    hits.forget(&of("a"), &mut bytes);
+    for hits in [&hits, &Hits::replay(&bytes)] {
+        assert!(hits.forgotten_since(&of("a"), noted) && !hits.forgotten_since(&of("b"), noted));
+        assert!(!hits.forgotten_since(&of("a"), hits.written()));
+    }
+}
+
+/// Acknowledged, withdrawn and back: whoever has not dealt with the withdrawal is told of the hit.
+#[test]
+fn a_hit_that_is_back_takes_the_place_of_its_withdrawal() {
+    let (mut hits, mut bytes) = (Hits::default(), Vec::new());
+    let first = hit(1, Some(at(5)));
+    let key = Key::of(&of("a"), &first);
+    assert_eq!(hits.add(&of("a"), &mut first.clone(), &mut bytes), Novelty::New);
+    hits.acknowledge(&key, &mut bytes);
+    hits.roll_back(4, &mut bytes);
+    assert_eq!(hits.open(&of("a")), (std::vec![first.clone()], Vec::new()));
+    assert_eq!(hits.add(&of("a"), &mut first.clone(), &mut bytes), Novelty::New);
+    for hits in [&hits, &Hits::replay(&bytes)] {
+        assert_eq!(hits.open(&of("a")), (Vec::new(), std::vec![first.clone()]));
+    }
+}
+
+/// A scan that knows less of a transaction takes nothing back of what was told.
+#[test]
+fn less_is_not_news() {
+    let (mut hits, mut bytes) = (Hits::default(), Vec::new());
+    let mut whole = hit(1, Some(at(5)));
+    let mut less = whole.clone();
+    less.spent.clear();
+    assert_eq!(hits.add(&of("a"), &mut less.clone(), &mut bytes), Novelty::New);
+    assert_eq!(hits.add(&of("a"), &mut whole.clone(), &mut bytes), Novelty::More);
+    assert_eq!(hits.add(&of("a"), &mut less, &mut bytes), Novelty::Known);
+    let mut certain = whole.clone();
+    (certain.spent[0].certain, certain.received) = (true, Vec::new());
+    assert_eq!(hits.add(&of("a"), &mut certain, &mut bytes), Novelty::More);
+    assert_eq!((certain.received, certain.spent[0].certain), (whole.received.clone(), true));
+    assert_eq!(hits.add(&of("a"), &mut whole, &mut bytes), Novelty::Known);
+}
+
+#[test]
+fn a_confirmed_transaction_is_not_unconfirmed_again() {
+    let (mut hits, mut bytes) = (Hits::default(), Vec::new());
+    assert_eq!(hits.add(&of("a"), &mut hit(1, None), &mut bytes), Novelty::New);
+    assert_eq!(hits.add(&of("a"), &mut hit(1, Some(at(5))), &mut bytes), Novelty::New);
+    assert_eq!(hits.unconfirmed(&of("a")), 0);
+    assert_eq!(hits.add(&of("a"), &mut hit(1, None), &mut bytes), Novelty::Known);
+    assert_eq!(hits.add(&of("b"), &mut hit(1, None), &mut bytes), Novelty::New);
+    hits.roll_back(4, &mut bytes);
+    assert_eq!(hits.add(&of("a"), &mut hit(1, None), &mut bytes), Novelty::New);
+}

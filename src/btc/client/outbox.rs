@@ -1,0 +1,148 @@
+//! Updates on their way to their reader: each waits until what it rests on is durable.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::vec::Vec;
+
+use super::hits::Key;
+use super::{News, Update, UpdateId, WalletId, Write, WriteId};
+
+/// What an update is about, once it is acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Subject {
+    Hit(Key),
+    Withdrawal(Key),
+}
+
+impl Subject {
+    fn key(&self) -> &Key {
+        match self {
+            Self::Hit(key) | Self::Withdrawal(key) => key,
+        }
+    }
+}
+
+/// Numbers writes and updates, and keeps updates in their order.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    written: WriteId,
+    stored: WriteId,
+    next: u64,
+    waiting: VecDeque<(WriteId, Update)>,
+    /// Not acknowledged.
+    open: BTreeMap<UpdateId, Subject>,
+    /// The last update about each hit. An acknowledgement of an earlier one counts for nothing: its
+    /// reader has not dealt with what came after it.
+    last: BTreeMap<Key, UpdateId>,
+}
+
+impl Outbox {
+    /// Numbers a write.
+    pub(super) fn write(&mut self, write: Write) -> (WriteId, Write) {
+        self.written.0 += 1;
+        (self.written, write)
+    }
+
+    /// Queues an update. It waits for every write so far, and for the updates before it.
+    pub(super) fn push(&mut self, wallet: Option<WalletId>, again: bool, news: News) {
+        self.next += 1;
+        let id = UpdateId(self.next);
+        let subject = match (&wallet, &news) {
+            (Some(wallet), News::Hit(hit)) => Some(Subject::Hit(Key::of(wallet, hit))),
+            (Some(wallet), News::Withdrawn(hit)) => Some(Subject::Withdrawal(Key::of(wallet, hit))),
+            _ => None,
+        };
+        if let Some(subject) = subject {
+            if let Some(earlier) = self.last.insert(subject.key().clone(), id) {
+                self.open.remove(&earlier);
+            }
+            self.open.insert(id, subject);
+        }
+        self.waiting.push_back((self.written, Update { id, wallet, again, news }));
+    }
+
+    /// The number of the last update.
+    pub(super) fn last(&self) -> UpdateId {
+        UpdateId(self.next)
+    }
+
+    /// The writes up to this one are durable.
+    pub(super) fn stored(&mut self, id: WriteId) {
+        self.stored = self.stored.max(id.min(self.written));
+    }
+
+    /// The updates that need not wait any longer.
+    pub(super) fn take_ready(&mut self) -> Vec<Update> {
+        let stored = self.stored;
+        let ready = self.waiting.iter().take_while(|(after, _)| *after <= stored).count();
+        self.waiting.drain(..ready).map(|(_, update)| update).collect()
+    }
+
+    /// How many updates wait for writes.
+    pub(super) fn num_waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// What an update that is acknowledged was about; `None` if a later one is about the same hit.
+    pub(super) fn acknowledged(&mut self, id: UpdateId) -> Option<Subject> {
+        let subject = self.open.remove(&id)?;
+        self.last.remove(subject.key());
+        Some(subject)
+    }
+
+    /// A wallet is gone, and nobody reads its updates.
+    pub(super) fn forget(&mut self, wallet: &WalletId) {
+        self.waiting.retain(|(_, update)| update.wallet.as_ref() != Some(wallet));
+        self.open.retain(|_, subject| subject.key().wallet != *wallet);
+        self.last.retain(|key, _| key.wallet != *wallet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::boxed::Box;
+
+    use bitcoin::hashes::Hash as _;
+
+    use super::super::hits::tests::hit;
+    use super::*;
+    use crate::btc::headers::BlockAt;
+
+    fn wallet() -> WalletId {
+        "a".into()
+    }
+
+    #[test]
+    fn updates_wait_for_the_writes_before_them() {
+        let mut outbox = Outbox::default();
+        let write = || Write::Remove(super::super::File::State);
+        let (first, _) = outbox.write(write());
+        outbox.push(None, false, News::Reopened(1, 1));
+        let (second, _) = outbox.write(write());
+        outbox.push(None, false, News::Reopened(2, 2));
+        assert_eq!((outbox.take_ready().len(), outbox.num_waiting()), (0, 2));
+        outbox.stored(first);
+        let ready: Vec<_> = outbox.take_ready().into_iter().map(|update| update.news).collect();
+        assert_eq!(ready, [News::Reopened(1, 1)]);
+        // One that was never given out counts for no later one.
+        outbox.stored(WriteId(100));
+        let (third, _) = outbox.write(write());
+        assert_eq!((second, third), (WriteId(2), WriteId(3)));
+        outbox.push(None, false, News::Reopened(3, 3));
+        assert_eq!(outbox.take_ready().len(), 1);
+    }
+
+    #[test]
+    fn only_the_last_update_about_a_hit_is_acknowledged() {
+        let mut outbox = Outbox::default();
+        let block = BlockAt { height: 5, hash: bitcoin::BlockHash::all_zeros() };
+        let hit = Box::new(hit(1, Some(block)));
+        let key = Key::of(&wallet(), &hit);
+        outbox.push(Some(wallet()), false, News::Hit(hit.clone()));
+        outbox.push(Some(wallet()), false, News::Withdrawn(hit.clone()));
+        outbox.push(Some(wallet()), false, News::Hit(hit));
+        assert_eq!(outbox.acknowledged(UpdateId(1)), None);
+        assert_eq!(outbox.acknowledged(UpdateId(2)), None);
+        assert_eq!(outbox.acknowledged(UpdateId(3)), Some(Subject::Hit(key)));
+        assert_eq!(outbox.acknowledged(UpdateId(3)), None);
+    }
+}

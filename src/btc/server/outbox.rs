@@ -1,0 +1,262 @@
+//! The answers to a peer, made one message at a time.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem;
+
+use bitcoin::hashes::Hash as _;
+use bitcoin::p2p::message::NetworkMessage;
+use bitcoin::p2p::message_blockdata::Inventory;
+use bitcoin::{Block, BlockHash, Transaction, Txid, Wtxid};
+
+use super::ServedChain;
+use super::filters;
+use crate::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
+use crate::btc::protocol::MSG_FILTERED_BLOCK;
+
+/// Answers whose messages are still to be made, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    replies: VecDeque<Reply>,
+    /// When the peer asks for this block, there are more than `getblocks` was answered with.
+    continue_at: Option<BlockHash>,
+}
+
+#[derive(Debug)]
+enum Reply {
+    One(Box<NetworkMessage>),
+    Filters(filters::Reply),
+    /// What a `getdata` names.
+    Items {
+        items: vec::IntoIter<Inventory>,
+        missing: Vec<Inventory>,
+    },
+    /// The transactions after a merkle block.
+    Matched {
+        block: Arc<Block>,
+        indices: vec::IntoIter<usize>,
+    },
+}
+
+impl Outbox {
+    /// The number of answers of which a message is still to be made.
+    pub(super) fn len(&self) -> usize {
+        self.replies.len()
+    }
+
+    pub(super) fn push(&mut self, message: NetworkMessage) {
+        self.replies.push_back(Reply::One(Box::new(message)));
+    }
+
+    pub(super) fn push_filters(&mut self, reply: filters::Reply) {
+        self.replies.push_back(Reply::Filters(reply));
+    }
+
+    /// The items of a `getdata`.
+    pub(super) fn push_items(&mut self, items: Vec<Inventory>) {
+        self.replies.push_back(Reply::Items { items: items.into_iter(), missing: Vec::new() });
+    }
+
+    /// `getblocks` was answered up to this block, and there are more after it.
+    pub(super) fn continue_at(&mut self, hash: BlockHash) {
+        self.continue_at = Some(hash);
+    }
+
+    /// Makes the next message. `filter` is the peer's, which takes up what it matches.
+    pub(super) fn next(
+        &mut self,
+        chain: &ServedChain,
+        mut filter: Option<&mut BloomFilter>,
+    ) -> Option<NetworkMessage> {
+        loop {
+            match self.replies.front_mut()? {
+                Reply::One(_) => {
+                    let Some(Reply::One(message)) = self.replies.pop_front() else { continue };
+                    return Some(*message);
+                }
+                Reply::Filters(reply) => {
+                    let store = chain.filters();
+                    if let Some(message) = store.and_then(|store| reply.next_message(store)) {
+                        return Some(message);
+                    }
+                    self.replies.pop_front();
+                }
+                Reply::Matched { block, indices } => {
+                    if let Some(message) = next_matched(block, indices) {
+                        return Some(message);
+                    }
+                    self.replies.pop_front();
+                }
+                Reply::Items { items, missing } => {
+                    let Some(item) = items.next() else {
+                        let missing = mem::take(missing);
+                        self.replies.pop_front();
+                        if missing.is_empty() {
+                            continue;
+                        }
+                        return Some(NetworkMessage::NotFound(missing));
+                    };
+                    if let Some(message) = self.item(item, chain, filter.as_deref_mut()) {
+                        return Some(message);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What an item of a `getdata` asks for; queues what follows it.
+    fn item(
+        &mut self,
+        item: Inventory,
+        chain: &ServedChain,
+        filter: Option<&mut BloomFilter>,
+    ) -> Option<NetworkMessage> {
+        let wanted = Wanted::of(item);
+        let message = match &wanted {
+            Wanted::Transaction { tx, witness } => {
+                let Some(found) = tx.find(chain) else {
+                    if let Some(Reply::Items { missing, .. }) = self.replies.front_mut() {
+                        missing.push(item);
+                    }
+                    return None;
+                };
+                return Some(transaction(found, *witness));
+            }
+            // Core names no missing block in a `notfound`.
+            Wanted::Block { hash, witness } => whole_block(chain.block(hash)?, *witness),
+            Wanted::Filtered(hash) => {
+                let block = chain.block(hash)?;
+                let (message, indices) = filtered(filter?, block)?;
+                let (block, indices) = (Arc::clone(block), indices.into_iter());
+                self.replies.push_front(Reply::Matched { block, indices });
+                message
+            }
+            Wanted::Unknown => return None,
+        };
+        if let Some(hash) = wanted.block_hash()
+            && self.continue_at == Some(hash)
+        {
+            // After the block and its transactions, before the next item.
+            let more = NetworkMessage::Inv(vec![Inventory::Block(chain.tip().hash)]);
+            let place = usize::from(matches!(self.replies.front(), Some(Reply::Matched { .. })));
+            self.replies.insert(place, Reply::One(Box::new(more)));
+            self.continue_at = None;
+        }
+        Some(message)
+    }
+}
+
+/// What an item of a `getdata` asks for.
+enum Wanted {
+    Transaction { tx: TxName, witness: bool },
+    Block { hash: BlockHash, witness: bool },
+    Filtered(BlockHash),
+    Unknown,
+}
+
+impl Wanted {
+    fn of(item: Inventory) -> Self {
+        if let Some(tx) = TxName::of(item) {
+            return Self::Transaction { tx, witness: !matches!(item, Inventory::Transaction(_)) };
+        }
+        match item {
+            Inventory::Block(hash) => Self::Block { hash, witness: false },
+            // Core, too, sends the whole of a block that is not one of the last.
+            Inventory::WitnessBlock(hash) | Inventory::CompactBlock(hash) => {
+                Self::Block { hash, witness: true }
+            }
+            Inventory::Unknown { inv_type: MSG_FILTERED_BLOCK, hash } => {
+                Self::Filtered(BlockHash::from_byte_array(hash))
+            }
+            _ => Self::Unknown,
+        }
+    }
+
+    fn block_hash(&self) -> Option<BlockHash> {
+        match self {
+            Self::Block { hash, .. } | Self::Filtered(hash) => Some(*hash),
+            _ => None,
+        }
+    }
+}
+
+/// A transaction by either of its ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TxName {
+    Txid(Txid),
+    Wtxid(Wtxid),
+}
+
+impl TxName {
+    /// The transaction that an inventory item names.
+    pub(super) fn of(item: Inventory) -> Option<Self> {
+        match item {
+            Inventory::Transaction(txid) | Inventory::WitnessTransaction(txid) => {
+                Some(Self::Txid(txid))
+            }
+            Inventory::WTx(wtxid) => Some(Self::Wtxid(wtxid)),
+            _ => None,
+        }
+    }
+
+    /// The item of a `getdata` for it.
+    pub(super) fn request(self, witness: bool) -> Inventory {
+        match self {
+            Self::Txid(txid) if witness => Inventory::WitnessTransaction(txid),
+            Self::Txid(txid) => Inventory::Transaction(txid),
+            Self::Wtxid(wtxid) => Inventory::WTx(wtxid),
+        }
+    }
+
+    pub(super) fn is_in(&self, chain: &ServedChain) -> bool {
+        self.find(chain).is_some()
+    }
+
+    fn find<'a>(&self, chain: &'a ServedChain) -> Option<&'a Arc<Transaction>> {
+        match self {
+            Self::Txid(txid) => chain.mempool().get(txid),
+            Self::Wtxid(wtxid) => chain.mempool().get_by_wtxid(wtxid),
+        }
+    }
+}
+
+fn transaction(tx: &Transaction, witness: bool) -> NetworkMessage {
+    let mut tx = tx.clone();
+    if !witness {
+        strip(&mut tx);
+    }
+    NetworkMessage::Tx(tx)
+}
+
+fn whole_block(block: &Block, witness: bool) -> NetworkMessage {
+    let mut block = block.clone();
+    if !witness {
+        block.txdata.iter_mut().for_each(strip);
+    }
+    NetworkMessage::Block(block)
+}
+
+fn strip(tx: &mut Transaction) {
+    tx.input.iter_mut().for_each(|input| input.witness.clear());
+}
+
+/// The merkle block for a filter, which takes up what it matches, and the places of the
+/// transactions that are to follow.
+fn filtered(filter: &mut BloomFilter, block: &Block) -> Option<(NetworkMessage, Vec<usize>)> {
+    let elements = BlockElements::from_block(block);
+    let matches = filter.match_block(&elements);
+    let matched: Vec<u32> = matches.iter().map(|found| found.index).collect();
+    // A block that is linked has transactions, and no more than a block can have.
+    let merkle_block = MerkleBlock::new(&block.header, elements.txids(), &matched).ok()?;
+    let message = bitcoin::MerkleBlock::try_from(&merkle_block).ok()?;
+    let indices = matched.into_iter().map(|index| index as usize).collect();
+    Some((NetworkMessage::MerkleBlock(message), indices))
+}
+
+/// The next transaction after a merkle block, without its witness as Core sends it.
+fn next_matched(block: &Block, indices: &mut vec::IntoIter<usize>) -> Option<NetworkMessage> {
+    Some(transaction(block.txdata.get(indices.next()?)?, false))
+}

@@ -1,0 +1,431 @@
+//! One connection: the handshake, and the answer to each message.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bitcoin::block::Header;
+use bitcoin::p2p::ServiceFlags;
+use bitcoin::p2p::address::Address;
+use bitcoin::p2p::message::{MAX_INV_SIZE, NetworkMessage};
+use bitcoin::p2p::message_blockdata::{GetBlocksMessage, GetHeadersMessage, Inventory};
+use bitcoin::p2p::message_network::VersionMessage;
+use bitcoin::{BlockHash, Transaction};
+
+use super::announcer::Announcer;
+use super::clock::Clock;
+use super::filters::{Answer, FilterServer};
+use super::offered::Offered;
+use super::outbox::Outbox;
+use super::{Action, Config, Event, Reason, ServedChain, Violation};
+use crate::btc::bip37::{AddedData, BloomFilter, PayloadError};
+use crate::btc::protocol::{
+    FEEFILTER_VERSION, MAX_LOCATOR_SIZE, MAX_SUBVERSION_LENGTH, MIN_PEER_PROTO_VERSION,
+    PROTOCOL_VERSION, USER_AGENT,
+};
+
+/// The most blocks that `getblocks` is answered with (`ProcessMessage`, `nLimit`).
+const MAX_BLOCKS: u32 = 500;
+/// The most answers that wait while one is being written. A caller that waits until the peer is
+/// idle never has more than the few of one message.
+const MAX_BACKLOG: usize = 16;
+
+/// How far the handshake is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Version,
+    Verack,
+    Done,
+    /// The caller was told to disconnect.
+    Closed,
+}
+
+/// What the peer says of itself. Nothing shows that it is true.
+#[derive(Debug)]
+struct Remote {
+    user_agent: String,
+    protocol: u32,
+    services: ServiceFlags,
+}
+
+/// The node's side of one connection.
+#[derive(Debug)]
+pub struct Peer {
+    config: Config,
+    /// What this peer is offered, from its connection on.
+    services: ServiceFlags,
+    nonce: u64,
+    /// The time of the connection in Unix seconds.
+    unix_time: u64,
+    stage: Stage,
+    remote: Remote,
+    clock: Clock,
+    filter: Option<BloomFilter>,
+    announcer: Announcer,
+    offered: Offered,
+    outbox: Outbox,
+    /// Whether an [`Action::Send`] waits for its [`Event::Sent`].
+    is_sending: bool,
+}
+
+impl Peer {
+    /// A peer that connects at `now`, counted from any one moment, which is `unix_time` in Unix
+    /// seconds. `nonce` is random: it is that of our `version`, and those of pings count on from
+    /// it; no more depends on it than that the peer cannot answer a ping that has not come.
+    pub fn new(
+        config: Config,
+        chain: &ServedChain,
+        nonce: u64,
+        unix_time: u64,
+        now: Duration,
+    ) -> Self {
+        let remote =
+            Remote { user_agent: String::new(), protocol: 0, services: ServiceFlags::NONE };
+        Self {
+            config,
+            services: config.services(chain),
+            nonce,
+            unix_time,
+            stage: Stage::Version,
+            remote,
+            clock: Clock::new(nonce.wrapping_add(1), now),
+            filter: None,
+            announcer: Announcer::new(chain, false),
+            offered: Offered::default(),
+            outbox: Outbox::default(),
+            is_sending: false,
+        }
+    }
+
+    /// Returns `true` once the handshake is done, until the peer is disconnected.
+    pub fn is_ready(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    /// Returns `true` if there is nothing to write: the peer's next message is to be read.
+    pub fn is_idle(&self) -> bool {
+        !self.is_sending
+    }
+
+    /// The user agent of the peer's `version`, 256 bytes at most: a stranger's words, with any
+    /// characters. Empty before the handshake.
+    pub fn user_agent(&self) -> &str {
+        &self.remote.user_agent
+    }
+
+    /// The protocol version of the peer's `version`, 0 before it.
+    pub fn protocol(&self) -> u32 {
+        self.remote.protocol
+    }
+
+    /// Takes an event at the time `now`, counted as in [`new`](Self::new), and returns what to
+    /// do, in order: at most one [`Action::Send`]. `chain` is the node's chain after the event.
+    ///
+    /// # Cost
+    /// In proportion to the message and to the answer's next message. For a block that is asked
+    /// for through a Bloom filter, its matching; after a change of the chain, a look at the
+    /// mempool.
+    #[must_use]
+    pub fn handle(&mut self, chain: &ServedChain, event: Event, now: Duration) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.stage == Stage::Closed {
+            return actions;
+        }
+        if let Err(reason) = self.take(chain, event, now, &mut actions) {
+            self.close();
+            actions.push(Action::Disconnect(reason));
+            return actions;
+        }
+        if self.is_sending {
+            return actions;
+        }
+        match self.next_message(chain, now) {
+            Some(message) => {
+                self.is_sending = true;
+                self.clock.busy(now);
+                actions.push(Action::Send(message));
+            }
+            None => self.clock.idle(now),
+        }
+        actions
+    }
+
+    fn take(
+        &mut self,
+        chain: &ServedChain,
+        event: Event,
+        now: Duration,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Reason> {
+        if matches!(event, Event::Message(_) | Event::FilterLoad(_)) {
+            self.clock.heard(now);
+            // Each answer is bounded; this bounds their number where the caller does not wait.
+            if self.is_sending && self.outbox.len() >= MAX_BACKLOG {
+                return Err(Reason::Backlog(self.outbox.len()));
+            }
+        }
+        match event {
+            Event::Message(message) => self.message(message, chain, now, actions)?,
+            Event::FilterLoad(payload) => {
+                // Core ignores what comes before the handshake is done.
+                if self.is_ready() {
+                    self.load(BloomFilter::decode_prefix(&payload).map(|(filter, _)| filter))?;
+                }
+            }
+            Event::Sent => self.is_sending = false,
+            Event::ChainChanged => {}
+            Event::Tick => self.clock.check(self.is_ready(), now)?,
+        }
+        Ok(())
+    }
+
+    /// Frees what the peer had.
+    fn close(&mut self) {
+        self.stage = Stage::Closed;
+        self.filter = None;
+        self.offered = Offered::default();
+        self.outbox = Outbox::default();
+        self.is_sending = false;
+    }
+
+    /// The next message, made now: answers first, and what nobody asked for when there are none.
+    fn next_message(&mut self, chain: &ServedChain, now: Duration) -> Option<NetworkMessage> {
+        loop {
+            if let Some(message) = self.outbox.next(chain, self.filter.as_mut()) {
+                return Some(message);
+            }
+            if !self.is_ready() {
+                return None;
+            }
+            if let Some(nonce) = self.clock.take_ping(now) {
+                return Some(NetworkMessage::Ping(nonce));
+            }
+            let witness = self.remote.services.has(ServiceFlags::WITNESS);
+            if let Some(request) = self.offered.request(chain, witness, now) {
+                return Some(request);
+            }
+            if !self.announcer.announce(chain, self.filter.as_mut(), &mut self.outbox) {
+                return None;
+            }
+        }
+    }
+
+    fn message(
+        &mut self,
+        message: NetworkMessage,
+        chain: &ServedChain,
+        now: Duration,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Violation> {
+        match (self.stage, message) {
+            (Stage::Version, NetworkMessage::Version(version)) => {
+                self.meet(version, chain, now)?;
+            }
+            (Stage::Verack, NetworkMessage::Verack) => {
+                self.stage = Stage::Done;
+                actions.push(Action::Ready);
+                self.send_fee_filter();
+            }
+            // Taken before verack too.
+            (Stage::Verack | Stage::Done, NetworkMessage::SendHeaders) => {
+                self.announcer.send_headers();
+            }
+            (Stage::Done, message) => self.answer(message, chain, actions)?,
+            // Core ignores what comes too early, and a second version.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn meet(
+        &mut self,
+        version: VersionMessage,
+        chain: &ServedChain,
+        now: Duration,
+    ) -> Result<(), Violation> {
+        if version.version < MIN_PEER_PROTO_VERSION {
+            return Err(Violation::Protocol(version.version));
+        }
+        if version.user_agent.len() > MAX_SUBVERSION_LENGTH {
+            return Err(Violation::UserAgent(version.user_agent.len()));
+        }
+        let VersionMessage { version: protocol, user_agent, services, relay, .. } = version;
+        self.remote = Remote { user_agent, protocol, services };
+        self.announcer = Announcer::new(chain, relay);
+        self.outbox.push(NetworkMessage::Version(self.version(chain, now)));
+        self.outbox.push(NetworkMessage::Verack);
+        self.stage = Stage::Verack;
+        Ok(())
+    }
+
+    fn version(&self, chain: &ServedChain, now: Duration) -> VersionMessage {
+        // Core sends the same: nobody learns our address from us, nor his own.
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let time = self.unix_time.saturating_add(self.clock.since_connected(now).as_secs());
+        VersionMessage {
+            version: PROTOCOL_VERSION,
+            services: self.services,
+            timestamp: i64::try_from(time).unwrap_or(i64::MAX),
+            receiver: Address::new(&nowhere, ServiceFlags::NONE),
+            sender: Address::new(&nowhere, self.services),
+            nonce: self.nonce,
+            user_agent: USER_AGENT.into(),
+            start_height: i32::try_from(chain.tip().height).unwrap_or(i32::MAX),
+            relay: true,
+        }
+    }
+
+    fn send_fee_filter(&mut self) {
+        let Some(rate) = self.config.fee_filter else { return };
+        // Core's `MaybeSendFeefilter` spares older peers.
+        if self.remote.protocol >= FEEFILTER_VERSION {
+            let rate = i64::try_from(rate).unwrap_or(i64::MAX);
+            self.outbox.push(NetworkMessage::FeeFilter(rate));
+        }
+    }
+
+    fn answer(
+        &mut self,
+        message: NetworkMessage,
+        chain: &ServedChain,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Violation> {
+        match message {
+            NetworkMessage::Ping(nonce) => self.outbox.push(NetworkMessage::Pong(nonce)),
+            NetworkMessage::Pong(nonce) => self.clock.pong(nonce),
+            NetworkMessage::GetHeaders(request) => self.headers(&request, chain)?,
+            NetworkMessage::GetBlocks(request) => self.blocks(&request, chain)?,
+            NetworkMessage::GetData(items) => {
+                check_items(&items)?;
+                self.outbox.push_items(items);
+            }
+            NetworkMessage::MemPool => {
+                self.offered(ServiceFlags::BLOOM, "mempool")?;
+                self.announcer.name_mempool(chain, self.filter.as_mut(), &mut self.outbox);
+            }
+            NetworkMessage::FilterLoad(load) => self.load(BloomFilter::try_from(load))?,
+            NetworkMessage::FilterAdd(added) => {
+                self.offered(ServiceFlags::BLOOM, "filteradd")?;
+                let added = AddedData::try_from(added).map_err(Violation::BloomFilter)?;
+                let filter = self.filter.as_mut().ok_or(Violation::NoFilter)?;
+                filter.insert(added.as_bytes());
+            }
+            NetworkMessage::FilterClear => {
+                self.offered(ServiceFlags::BLOOM, "filterclear")?;
+                self.filter = None;
+                // Core: without a filter all transactions are wanted.
+                self.announcer.relay();
+            }
+            NetworkMessage::GetCFilters(_)
+            | NetworkMessage::GetCFHeaders(_)
+            | NetworkMessage::GetCFCheckpt(_) => self.filters(&message, chain)?,
+            NetworkMessage::Inv(items) => {
+                check_items(&items)?;
+                if self.config.accept_transactions {
+                    self.offered.add(&items, chain);
+                }
+            }
+            NetworkMessage::NotFound(items) => {
+                check_items(&items)?;
+                self.offered.not_found(&items);
+            }
+            NetworkMessage::Tx(tx) if self.config.accept_transactions => {
+                self.transaction(tx, chain, actions);
+            }
+            // A node that knows no other has no address to tell, and Core then sends nothing.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Core takes transactions that it has not asked for too.
+    fn transaction(&mut self, tx: Transaction, chain: &ServedChain, actions: &mut Vec<Action>) {
+        let txid = tx.compute_txid();
+        self.offered.delivered(&tx);
+        self.announcer.came_from_peer(txid);
+        if !chain.mempool().contains(&txid) {
+            actions.push(Action::Accept(tx));
+        }
+    }
+
+    fn load(&mut self, filter: Result<BloomFilter, PayloadError>) -> Result<(), Violation> {
+        self.offered(ServiceFlags::BLOOM, "filterload")?;
+        self.filter = Some(filter.map_err(Violation::BloomFilter)?);
+        self.announcer.relay();
+        Ok(())
+    }
+
+    /// Core disconnects a peer that asks for what was not offered (BIP111).
+    fn offered(&self, service: ServiceFlags, message: &'static str) -> Result<(), Violation> {
+        if self.services.has(service) { Ok(()) } else { Err(Violation::NotOffered(message)) }
+    }
+
+    fn headers(
+        &mut self,
+        request: &GetHeadersMessage,
+        chain: &ServedChain,
+    ) -> Result<(), Violation> {
+        let GetHeadersMessage { locator_hashes: locator, stop_hash, .. } = request;
+        check_locator(locator)?;
+        if locator.is_empty() && chain.block(stop_hash).is_none() {
+            return Ok(());
+        }
+        let headers = match chain.headers().headers_after(locator, *stop_hash) {
+            // Of a block that left the chain.
+            [] if locator.is_empty() => {
+                chain.block(stop_hash).map(|block| block.header).into_iter().collect()
+            }
+            headers => headers.to_vec(),
+        };
+        // A peer that is told that there is nothing more has our tip.
+        let sent = headers.last().map_or(chain.tip().hash, Header::block_hash);
+        self.announcer.sent_header(sent);
+        self.outbox.push(NetworkMessage::Headers(headers));
+        Ok(())
+    }
+
+    fn blocks(&mut self, request: &GetBlocksMessage, chain: &ServedChain) -> Result<(), Violation> {
+        check_locator(&request.locator_hashes)?;
+        let headers = chain.headers();
+        let mut common = request.locator_hashes.iter().filter_map(|hash| headers.height_of(hash));
+        let first = common.next().unwrap_or(0).saturating_add(1);
+        let hashes = (first..).take(MAX_BLOCKS as usize).map_while(|at| headers.hash_at(at));
+        let hashes: Vec<_> = hashes.take_while(|hash| *hash != request.stop_hash).collect();
+        if hashes.len() == MAX_BLOCKS as usize
+            && let Some(last) = hashes.last()
+        {
+            self.outbox.continue_at(*last);
+        }
+        if !hashes.is_empty() {
+            let items = hashes.into_iter().map(Inventory::Block).collect();
+            self.outbox.push(NetworkMessage::Inv(items));
+        }
+        Ok(())
+    }
+
+    fn filters(&mut self, request: &NetworkMessage, chain: &ServedChain) -> Result<(), Violation> {
+        let Some(store) = chain.filters() else {
+            return Err(Violation::NotOffered("a request for filters"));
+        };
+        match FilterServer::new(chain.headers(), store, self.services).answer(request) {
+            Some(Answer::Send(reply)) => self.outbox.push_filters(reply),
+            Some(Answer::Disconnect(violation)) => return Err(Violation::Filters(violation)),
+            // Core sends nothing where it lacks a filter.
+            Some(Answer::Silent { .. }) | None => {}
+        }
+        Ok(())
+    }
+}
+
+fn check_locator(locator: &[BlockHash]) -> Result<(), Violation> {
+    if locator.len() > MAX_LOCATOR_SIZE { Err(Violation::Locator(locator.len())) } else { Ok(()) }
+}
+
+fn check_items(items: &[Inventory]) -> Result<(), Violation> {
+    if items.len() > MAX_INV_SIZE { Err(Violation::TooManyItems(items.len())) } else { Ok(()) }
+}
+
+#[cfg(test)]
+#[path = "peer_tests.rs"]
+mod tests;

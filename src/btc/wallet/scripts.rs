@@ -1,0 +1,234 @@
+//! The scripts and keys that are watched, each script with an index.
+
+use alloc::collections::BTreeSet;
+use alloc::collections::btree_map::{BTreeMap, Entry};
+use alloc::vec::Vec;
+
+use bitcoin::{PublicKey, Script, ScriptBuf};
+
+/// The place of a key or script in a wallet: the keychain, and the index of derivation there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label {
+    /// The keychain, for example 0 for receiving and 1 for change.
+    pub keychain: u32,
+    /// The index of derivation.
+    pub index: u32,
+}
+
+/// What is known of a script's past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum History {
+    /// Every output that ever paid to the script is known to the watch, or is in a block that will
+    /// be scanned, and not after a block that spends it: the script is new, or the scan starts
+    /// before its first use.
+    Complete,
+    /// The script may have been paid in a block that is not scanned.
+    Unknown,
+}
+
+/// A script that is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchedScript {
+    script: ScriptBuf,
+    kind: Kind,
+    label: Option<Label>,
+    history: History,
+    is_named: bool,
+    is_key_hash: bool,
+}
+
+impl WatchedScript {
+    /// The script.
+    pub fn script(&self) -> &Script {
+        &self.script
+    }
+
+    /// The script's place in the wallet, if the caller gave one.
+    pub fn label(&self) -> Option<Label> {
+        self.label
+    }
+
+    /// What is known of the script's past.
+    pub fn history(&self) -> History {
+        self.history
+    }
+
+    /// Whether the script itself was added, and not only a key that it pays to.
+    pub(in crate::btc) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Whether it is the P2PKH script of a key that is watched, so that each spend shows the key.
+    pub(in crate::btc) fn is_key_hash(&self) -> bool {
+        self.is_key_hash
+    }
+}
+
+/// How the spend of a script shows in the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// P2PKH or P2SH: the last push of the scriptSig hashes to it.
+    Hash,
+    /// P2WPKH or P2WSH: the last item of the witness hashes to it.
+    WitnessV0,
+    /// Taproot or a later witness program: it may not show at all.
+    OtherWitness,
+    /// Anything else: it does not show.
+    Bare,
+}
+
+impl Kind {
+    /// How many kinds there are.
+    const COUNT: usize = 4;
+
+    fn of(script: &Script) -> Self {
+        if script.is_p2pkh() || script.is_p2sh() {
+            Self::Hash
+        } else if script.is_p2wpkh() || script.is_p2wsh() {
+            Self::WitnessV0
+        } else if script.is_witness_program() {
+            Self::OtherWitness
+        } else {
+            Self::Bare
+        }
+    }
+}
+
+/// A key that is watched, and the index of its P2PKH script.
+#[derive(Debug, Clone, Copy)]
+struct WatchedKey {
+    key: PublicKey,
+    key_hash_script: usize,
+}
+
+/// Scripts by their index, which a script keeps for good; and the keys that some of them pay to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scripts {
+    indices: BTreeMap<ScriptBuf, usize>,
+    /// `None` where a script was removed: no index is given twice.
+    by_index: Vec<Option<WatchedScript>>,
+    /// By the key's bytes, as an input shows them.
+    keys: BTreeMap<Vec<u8>, WatchedKey>,
+    /// The number of scripts of [`History::Unknown`], by kind.
+    unknown: [usize; Kind::COUNT],
+}
+
+impl Scripts {
+    /// Adds a script that the caller names, and returns its index.
+    ///
+    /// A script that is there keeps its index. A new label replaces the one before; the history
+    /// is complete once it was said to be.
+    pub(super) fn add(
+        &mut self,
+        script: ScriptBuf,
+        label: Option<Label>,
+        history: History,
+    ) -> usize {
+        let index = self.insert(script, label, history);
+        if let Some(watched) = self.get_mut(index) {
+            watched.is_named = true;
+        }
+        index
+    }
+
+    /// Adds the scripts that pay to `key` alone, P2PKH first, and returns their indices.
+    pub(super) fn add_key(
+        &mut self,
+        key: &PublicKey,
+        label: Option<Label>,
+        history: History,
+    ) -> Vec<usize> {
+        let key_hash_script = self.insert(ScriptBuf::new_p2pkh(&key.pubkey_hash()), label, history);
+        if let Some(watched) = self.get_mut(key_hash_script) {
+            watched.is_key_hash = true;
+        }
+        self.keys.insert(key.to_bytes(), WatchedKey { key: *key, key_hash_script });
+        let mut indices = Vec::from([key_hash_script]);
+        indices.push(self.insert(ScriptBuf::new_p2pk(key), label, history));
+        // Witness programs take compressed keys only (BIP143).
+        if let Ok(hash) = key.wpubkey_hash() {
+            indices.push(self.insert(ScriptBuf::new_p2wpkh(&hash), label, history));
+        }
+        indices
+    }
+
+    fn insert(&mut self, script: ScriptBuf, label: Option<Label>, history: History) -> usize {
+        let next = self.by_index.len();
+        let kind = Kind::of(&script);
+        match self.indices.entry(script) {
+            Entry::Vacant(entry) => {
+                let script = entry.key().clone();
+                entry.insert(next);
+                self.unknown[kind as usize] += usize::from(history == History::Unknown);
+                self.by_index.push(Some(WatchedScript {
+                    script,
+                    kind,
+                    label,
+                    history,
+                    is_named: false,
+                    is_key_hash: false,
+                }));
+                next
+            }
+            Entry::Occupied(entry) => {
+                let index = *entry.get();
+                if let Some(Some(watched)) = self.by_index.get_mut(index) {
+                    watched.label = label.or(watched.label);
+                    if watched.history != history && history == History::Complete {
+                        watched.history = history;
+                        self.unknown[kind as usize] -= 1;
+                    }
+                }
+                index
+            }
+        }
+    }
+
+    /// Removes scripts, and the keys whose P2PKH script is among them. Passes over an index
+    /// that has no script.
+    pub(super) fn remove(&mut self, indices: &BTreeSet<usize>) {
+        for &index in indices {
+            let Some(watched) = self.by_index.get_mut(index).and_then(Option::take) else {
+                continue;
+            };
+            self.indices.remove(&watched.script);
+            let is_unknown = watched.history == History::Unknown;
+            self.unknown[watched.kind as usize] -= usize::from(is_unknown);
+        }
+        self.keys.retain(|_, key| !indices.contains(&key.key_hash_script));
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&WatchedScript> {
+        self.by_index.get(index)?.as_ref()
+    }
+
+    fn get_mut(&mut self, index: usize) -> Option<&mut WatchedScript> {
+        self.by_index.get_mut(index)?.as_mut()
+    }
+
+    pub(super) fn index_of(&self, script: &Script) -> Option<usize> {
+        self.indices.get(script).copied()
+    }
+
+    /// The index of the P2PKH script of the key with these bytes, if the key is watched.
+    pub(super) fn index_of_key(&self, key: &[u8]) -> Option<usize> {
+        self.keys.get(key).map(|key| key.key_hash_script)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &WatchedScript)> {
+        self.by_index.iter().enumerate().filter_map(|(index, it)| Some((index, it.as_ref()?)))
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &PublicKey> {
+        self.keys.values().map(|key| &key.key)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Whether there is a script of this kind with [`History::Unknown`].
+    pub(super) fn has_unknown(&self, kind: Kind) -> bool {
+        self.unknown[kind as usize] > 0
+    }
+}

@@ -1,0 +1,269 @@
+//! A node for tests, as a function of messages: what Core answers, or what a liar does.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::bitcoin::p2p::ServiceFlags;
+use chainsieve::bitcoin::p2p::message::NetworkMessage;
+use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
+use chainsieve::bitcoin::p2p::message_filter::{CFCheckpt, CFHeaders, CFilter};
+use chainsieve::bitcoin::{BlockHash, Transaction, Txid};
+use chainsieve::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
+use chainsieve::btc::bip158::filter_header;
+use chainsieve::btc::client::PeerInfo;
+
+use super::mined::{Chain, Mined};
+
+/// How a node is not as Core is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It says nothing about filtered blocks, filters and blocks.
+    Silent,
+    /// It passes over every filtered block, and goes on to the ping.
+    PassesOver,
+    /// It delivers no transaction after its merkleblocks.
+    NoTransactions,
+    /// Its merkleblocks have a malformed tree.
+    BadTree,
+    /// From this height on its filters hide what the blocks hold.
+    HidesFrom(u32),
+    /// It claims the true filters, and from this height on delivers others.
+    SwapsFrom(u32),
+    /// It has filters and no blocks.
+    NoBlocks,
+}
+
+impl Fault {
+    /// What it says may make it the only one to vouch for a "no" that is wrong.
+    pub(crate) fn is_lie(self) -> bool {
+        matches!(self, Self::HidesFrom(_) | Self::SwapsFrom(_))
+    }
+}
+
+/// A node with a chain of blocks.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) chain: Chain,
+    pub(crate) mempool: Vec<Transaction>,
+    pub(crate) fault: Option<Fault>,
+    /// Last blocks of branches that it was on.
+    left: Vec<Rc<Mined>>,
+    /// Whether it answers for blocks of such branches.
+    pub(crate) answers_left: bool,
+    /// Blocks that it says it does not have, for now.
+    pub(crate) withheld: BTreeSet<BlockHash>,
+    pub(crate) asked_blocks: usize,
+    pub(crate) asked_filters: usize,
+    /// Transactions that it was sent.
+    pub(crate) received: Vec<Txid>,
+    /// Transactions that it was told of.
+    pub(crate) told: Vec<Txid>,
+    filter: Option<BloomFilter>,
+}
+
+impl Node {
+    pub(crate) fn new(chain: &Chain, fault: Option<Fault>) -> Self {
+        Self {
+            chain: chain.clone(),
+            mempool: Vec::new(),
+            fault,
+            left: Vec::new(),
+            answers_left: true,
+            withheld: BTreeSet::new(),
+            asked_blocks: 0,
+            asked_filters: 0,
+            received: Vec::new(),
+            told: Vec::new(),
+            filter: None,
+        }
+    }
+
+    /// It is on this chain from now on.
+    pub(crate) fn switch(&mut self, chain: &Chain) {
+        let last = core::mem::replace(&mut self.chain, chain.clone()).tip().clone();
+        if self.chain.height_of(&last.hash).is_none() {
+            self.left.push(last);
+        }
+    }
+
+    pub(crate) fn info(&self, name: &str) -> PeerInfo {
+        PeerInfo {
+            name: name.into(),
+            services: ServiceFlags::NETWORK
+                | ServiceFlags::WITNESS
+                | ServiceFlags::BLOOM
+                | ServiceFlags::COMPACT_FILTERS,
+            start_height: self.chain.height(),
+        }
+    }
+
+    /// A connection has begun.
+    pub(crate) fn connected(&mut self) {
+        self.filter = None;
+    }
+
+    pub(crate) fn answer(&mut self, message: &NetworkMessage) -> Vec<NetworkMessage> {
+        let is_silent = self.fault == Some(Fault::Silent);
+        match message {
+            NetworkMessage::GetHeaders(request) => {
+                let known = request.locator_hashes.iter().find_map(|it| self.chain.height_of(it));
+                let after = self.chain.blocks().iter().skip(known.unwrap_or(0) as usize + 1);
+                let headers = after.map(|mined| mined.block.header).take(2_000).collect();
+                vec![NetworkMessage::Headers(headers)]
+            }
+            NetworkMessage::Ping(nonce) if !is_silent => vec![NetworkMessage::Pong(*nonce)],
+            NetworkMessage::FilterLoad(load) => {
+                self.filter = Some(load.clone().try_into().unwrap());
+                Vec::new()
+            }
+            NetworkMessage::FilterAdd(added) => {
+                if let Some(filter) = &mut self.filter {
+                    filter.insert(&added.data);
+                }
+                Vec::new()
+            }
+            NetworkMessage::MemPool => {
+                let items = self.mempool.iter().map(|tx| Inventory::Transaction(tx.compute_txid()));
+                vec![NetworkMessage::Inv(items.collect())]
+            }
+            NetworkMessage::GetData(items) => {
+                items.iter().flat_map(|item| self.item(item)).collect()
+            }
+            NetworkMessage::Inv(items) => {
+                let mut wanted = Vec::new();
+                for item in items {
+                    let Inventory::Transaction(txid) = item else { continue };
+                    self.told.push(*txid);
+                    if self.mempool.iter().all(|tx| tx.compute_txid() != *txid) {
+                        wanted.push(Inventory::WitnessTransaction(*txid));
+                    }
+                }
+                if wanted.is_empty() { vec![] } else { vec![NetworkMessage::GetData(wanted)] }
+            }
+            NetworkMessage::Tx(tx) => {
+                self.received.push(tx.compute_txid());
+                self.mempool.push(tx.clone());
+                Vec::new()
+            }
+            request if !is_silent => self.filters(request),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The chain with this block, if the node answers for it.
+    fn chain_with(&self, hash: &BlockHash) -> Option<Chain> {
+        if self.chain.height_of(hash).is_some() {
+            return Some(self.chain.clone());
+        }
+        let left = self.left.iter().filter(|_| self.answers_left);
+        left.map(Chain::up_to).find(|chain| chain.height_of(hash).is_some())
+    }
+
+    /// The filter that it claims.
+    fn claimed<'a>(&self, mined: &'a Mined) -> &'a (Vec<u8>, FilterHash) {
+        match self.fault {
+            Some(Fault::HidesFrom(from)) if mined.height >= from.max(1) => &mined.lie,
+            _ => &mined.filter,
+        }
+    }
+
+    fn filters(&mut self, request: &NetworkMessage) -> Vec<NetworkMessage> {
+        match request {
+            NetworkMessage::GetCFCheckpt(request) => {
+                vec![NetworkMessage::CFCheckpt(CFCheckpt {
+                    filter_type: 0,
+                    stop_hash: request.stop_hash,
+                    filter_headers: Vec::new(),
+                })]
+            }
+            NetworkMessage::GetCFHeaders(request) => {
+                let Some(chain) = self.chain_with(&request.stop_hash) else { return Vec::new() };
+                let stop = chain.height_of(&request.stop_hash).unwrap();
+                let blocks = &chain.blocks()[..=stop as usize];
+                let (below, asked) = blocks.split_at(request.start_height as usize);
+                let previous = below.iter().fold(FilterHeader::all_zeros(), |previous, mined| {
+                    filter_header(&self.claimed(mined).1, &previous)
+                });
+                vec![NetworkMessage::CFHeaders(CFHeaders {
+                    filter_type: 0,
+                    stop_hash: request.stop_hash,
+                    previous_filter_header: previous,
+                    filter_hashes: asked.iter().map(|mined| self.claimed(mined).1).collect(),
+                })]
+            }
+            NetworkMessage::GetCFilters(request) => {
+                let Some(chain) = self.chain_with(&request.stop_hash) else { return Vec::new() };
+                let stop = chain.height_of(&request.stop_hash).unwrap();
+                let asked = &chain.blocks()[request.start_height as usize..=stop as usize];
+                self.asked_filters += asked.len();
+                let message = |mined: &Rc<Mined>| {
+                    let filter = match self.fault {
+                        Some(Fault::SwapsFrom(from)) if mined.height >= from => &mined.lie.0,
+                        _ => &self.claimed(mined).0,
+                    };
+                    NetworkMessage::CFilter(CFilter {
+                        filter_type: 0,
+                        block_hash: mined.hash,
+                        filter: filter.clone(),
+                    })
+                };
+                asked.iter().map(message).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn item(&mut self, item: &Inventory) -> Vec<NetworkMessage> {
+        match item {
+            Inventory::WitnessBlock(hash) => {
+                if self.fault == Some(Fault::Silent) {
+                    return Vec::new();
+                }
+                self.asked_blocks += 1;
+                let has = !self.withheld.contains(hash) && self.fault != Some(Fault::NoBlocks);
+                let block = self.chain_with(hash).filter(|_| has);
+                let block = block.and_then(|chain| Some(chain.find(hash)?.block.clone()));
+                let missing = || NetworkMessage::NotFound(vec![*item]);
+                vec![block.map_or_else(missing, NetworkMessage::Block)]
+            }
+            Inventory::Transaction(txid) | Inventory::WitnessTransaction(txid) => {
+                let found = self.mempool.iter().find(|tx| tx.compute_txid() == *txid);
+                found.map(|tx| NetworkMessage::Tx(tx.clone())).into_iter().collect()
+            }
+            Inventory::Unknown { inv_type: 3, hash } => {
+                let hash = BlockHash::from_byte_array(*hash);
+                let Some(chain) = self.chain_with(&hash) else { return Vec::new() };
+                chain.find(&hash).map_or_else(Vec::new, |mined| self.filtered(mined))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn filtered(&mut self, mined: &Mined) -> Vec<NetworkMessage> {
+        let is_withheld = self.withheld.contains(&mined.hash);
+        if is_withheld || matches!(self.fault, Some(Fault::Silent | Fault::PassesOver)) {
+            return Vec::new();
+        }
+        let Some(filter) = &mut self.filter else { return Vec::new() };
+        let elements = BlockElements::from_block(&mined.block);
+        let matched: Vec<_> =
+            filter.match_block(&elements).iter().map(|found| found.index).collect();
+        let mut answer = MerkleBlock::new(elements.header(), elements.txids(), &matched).unwrap();
+        if self.fault == Some(Fault::BadTree) {
+            answer.num_transactions += 1_000;
+        }
+        let mut messages = vec![NetworkMessage::MerkleBlock((&answer).try_into().unwrap())];
+        if self.fault != Some(Fault::NoTransactions) {
+            let matched = matched.iter().map(|&index| mined.block.txdata[index as usize].clone());
+            messages.extend(matched.map(NetworkMessage::Tx));
+        }
+        messages
+    }
+
+    /// The last block, as an announcement.
+    pub(crate) fn announcement(&self) -> NetworkMessage {
+        NetworkMessage::Headers(vec![self.chain.tip().block.header])
+    }
+}

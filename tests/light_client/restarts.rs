@@ -1,0 +1,387 @@
+//! Clients that are started again with the same storage; what is expected follows from the blocks.
+
+use chainsieve::bitcoin::{OutPoint, Script, ScriptBuf, Txid};
+use chainsieve::btc::client::{Client, Event, File, Item, Protocol, Wallet};
+
+use super::mined::{self, Chain, script};
+use super::node::Node;
+use super::storage::Storage;
+use super::watches::{BOTH, coinbase_of, derived, descriptor_wallet, wallet};
+use super::world::{World, all_hits, config, hits, withdrawn};
+
+/// One more block: its coinbase pays to a script, and one transaction spends coins.
+fn push(chain: &mut Chain, coinbase: &Script, coins: &[OutPoint]) {
+    let spend = (!coins.is_empty()).then(|| mined::spend(coins, &[&script(9)]));
+    chain.mine(coinbase, &spend.into_iter().collect::<Vec<_>>());
+}
+
+fn txids(world: &mut World) -> Vec<Txid> {
+    hits(&world.updates()).into_iter().map(|(_, txid)| txid).collect()
+}
+
+/// A run until all is seen, which ends as it should: the hits that are not marked, and the storage.
+fn run(
+    protocol: Protocol,
+    wallet: &Wallet,
+    chain: &Chain,
+    storage: Storage,
+) -> (Vec<Txid>, Storage) {
+    let wallets = [("a".into(), wallet.clone())].into();
+    let node = Node::new(chain, None);
+    let mut world = World::resume(config(protocol), wallets, &[node], storage);
+    world.run();
+    let mut updates = world.updates();
+    for update in &updates {
+        world.handle(Event::Acknowledged(update.id));
+    }
+    world.handle(Event::Save);
+    updates.retain(|update| !update.again);
+    (hits(&updates).into_iter().map(|(_, txid)| txid).collect(), world.storage)
+}
+
+/// Range and gap are a few, and the wallet has used many more.
+#[test]
+fn coins_of_indices_far_beyond_the_range_are_known_again() {
+    for protocol in BOTH {
+        let scripts = derived(61);
+        let mut chain = Chain::new();
+        scripts.iter().take(41).for_each(|script| push(&mut chain, script, &[]));
+        let wallet = descriptor_wallet(0);
+        let (found, storage) = run(protocol, &wallet, &chain, Storage::default());
+        assert_eq!(found.len(), 41);
+        let mut expected = Vec::new();
+        for height in 1..=41 {
+            let coin = coinbase_of(&chain, height);
+            push(&mut chain, &script(8), &[coin]);
+            expected.push(chain.tip().txids[1]);
+        }
+        push(&mut chain, &scripts[42], &[]);
+        expected.push(chain.tip().txids[0]);
+        assert_eq!(run(protocol, &wallet, &chain, storage).0, expected);
+    }
+}
+
+/// A payment to index 4 leaves the chain, and the block in its place pays to index 7: after a
+/// restart its coin is known, and index 7 watched.
+#[test]
+fn indices_that_a_reorganisation_took_along_stay_watched() {
+    for protocol in BOTH {
+        let scripts = derived(20);
+        let mut common = Chain::new();
+        (50..54).for_each(|byte| push(&mut common, &script(byte), &[]));
+        let (mut one, mut other) = (common.clone(), common);
+        push(&mut one, &scripts[4], &[]);
+        push(&mut other, &scripts[7], &[]);
+        let coin = coinbase_of(&other, 5);
+        push(&mut other, &script(60), &[]);
+        let wallets = [("a", descriptor_wallet(0))];
+        let mut world = World::new(config(protocol), &wallets, &[Node::new(&one, None)]);
+        world.run();
+        world.announce(0, &other);
+        let expected = [one.tip().txids[0], other.at(5).unwrap().txids[0]];
+        assert_eq!(txids(&mut world), expected, "{protocol:?}");
+        world.restart();
+        world.run();
+        world.updates();
+        push(&mut other, &script(61), &[coin]);
+        let spends = other.tip().txids[1];
+        push(&mut other, &scripts[7], &[]);
+        world.announce(0, &other);
+        assert_eq!(txids(&mut world), [spends, other.tip().txids[0]], "{protocol:?}");
+    }
+}
+
+/// Forks below the birthday, while it runs and while it does not.
+#[test]
+fn a_reorganization_below_the_birthday() {
+    for protocol in BOTH {
+        let mut common = Chain::new();
+        (0..6).for_each(|_| push(&mut common, &script(8), &[]));
+        let (mut one, mut other) = (common.clone(), common);
+        other.cut(3);
+        (0..5).for_each(|_| push(&mut one, &script(1), &[]));
+        let spent = coinbase_of(&one, 9);
+        push(&mut one, &script(8), &[spent]);
+        push(&mut other, &script(7), &[]);
+        (0..8).for_each(|_| push(&mut other, &script(1), &[]));
+        let spent = coinbase_of(&other, 10);
+        push(&mut other, &script(7), &[spent]);
+        (0..4).for_each(|_| push(&mut other, &script(7), &[]));
+        // What height 8 and above hold.
+        let paid = (8..=12).map(|height| other.at(height).unwrap().txids[0]);
+        let expected: Vec<_> = paid.chain([other.at(13).unwrap().txids[1]]).collect();
+        for live in [true, false] {
+            let wallets = [("a", wallet(&[script(1)], 8))];
+            let mut world = World::new(config(protocol), &wallets, &[Node::new(&one, None)]);
+            world.run();
+            assert_eq!(txids(&mut world).len(), 5);
+            if !live {
+                world.restart();
+                world.run();
+                world.updates();
+            }
+            world.announce(0, &other);
+            let updates = world.updates();
+            let found: Vec<_> = hits(&updates).into_iter().map(|(_, txid)| txid).collect();
+            assert_eq!(found, expected, "live: {live}");
+            assert_eq!(withdrawn(&updates).len(), 5, "live: {live}");
+            // The first branch again, with more work, while nothing ran.
+            let mut longer = one.clone();
+            (0..8).for_each(|_| push(&mut longer, &script(6), &[]));
+            world.nodes[0] = Node::new(&longer, None);
+            world.restart();
+            world.run();
+            let known = world.client.hits(&"a".into()).count();
+            assert_eq!(known, 5, "live: {live}");
+        }
+    }
+}
+
+/// Each file cut at many lengths, or gone: refused, or what comes then is seen.
+#[test]
+fn files_that_are_cut() {
+    for protocol in BOTH {
+        let items = wallet(&[script(1)], 0);
+        let mut chain = Chain::new();
+        for paid in &[8, 1, 8, 1, 9] {
+            push(&mut chain, &script(*paid), &[]);
+        }
+        let (found, storage) = run(protocol, &items, &chain, Storage::default());
+        assert_eq!(found.len(), 2);
+        let spent = [coinbase_of(&chain, 2), coinbase_of(&chain, 4)];
+        push(&mut chain, &script(8), &spent[..1]);
+        push(&mut chain, &script(8), &spent[1..]);
+        for file in [File::Headers, File::State, File::Journal] {
+            let whole = storage.clone().file_mut(file).len();
+            assert!(whole > 0, "{file:?}");
+            let mut refused = 0;
+            for length in (0..whole).step_by(13).map(Some).chain([None]) {
+                let mut storage = storage.clone();
+                match length {
+                    Some(length) => storage.file_mut(file).truncate(length),
+                    None => storage.remove(file),
+                }
+                if Client::new(config(protocol), &storage.kept()).is_err() {
+                    refused += 1;
+                    continue;
+                }
+                let (found, _) = run(protocol, &items, &chain, storage);
+                for height in [6, 7] {
+                    let txid = chain.at(height).unwrap().txids[1];
+                    assert!(found.contains(&txid), "{file:?}: {length:?}");
+                }
+            }
+            // What a crash leaves is never refused, and a cut is all that it does.
+            assert_eq!(refused, 0, "{file:?}");
+        }
+    }
+}
+
+/// Given out and not dealt with: it comes again, and what the block led to is not lost.
+#[test]
+fn what_was_not_acknowledged_comes_again_and_what_it_leads_to() {
+    for protocol in BOTH {
+        let scripts = derived(21);
+        let mut chain = Chain::new();
+        // The 7th is watched only since the 4th is used.
+        for index in [None, Some(4), None, Some(7), None, Some(4)] {
+            let paid = index.map_or_else(|| script(8), |index: usize| scripts[index].clone());
+            push(&mut chain, &paid, &[]);
+        }
+        let wallets = [("a", descriptor_wallet(0))];
+        let mut world = World::new(config(protocol), &wallets, &[Node::new(&chain, None)]);
+        let mut first = Vec::new();
+        while first.is_empty() {
+            world.step();
+            first = world.updates();
+            first.retain(|update| !hits(std::slice::from_ref(update)).is_empty());
+        }
+        world.restart();
+        world.run();
+        let updates = world.updates();
+        let expected = [2, 4, 6].map(|height| chain.at(height).unwrap().txids[0]);
+        let found: Vec<_> = hits(&updates).into_iter().map(|(_, txid)| txid).collect();
+        assert_eq!(found, expected);
+        let mut marked = updates.clone();
+        marked.retain(|update| update.again);
+        assert_eq!(hits(&marked), hits(&first));
+        // Acknowledged, none comes again.
+        for update in &updates {
+            world.handle(Event::Acknowledged(update.id));
+        }
+        world.restart();
+        world.run();
+        assert_eq!(txids(&mut world), []);
+    }
+}
+
+/// Acknowledged late: the reader has dealt with the withdrawal since, and not with what came after.
+#[test]
+fn an_acknowledgement_counts_for_no_later_update_about_its_hit() {
+    for protocol in BOTH {
+        let mut common = Chain::new();
+        push(&mut common, &script(8), &[]);
+        let (mut one, mut other) = (common.clone(), common);
+        push(&mut one, &script(1), &[]);
+        push(&mut other, &script(8), &[]);
+        push(&mut other, &script(7), &[]);
+        let wallets = [("a", wallet(&[script(1)], 0))];
+        let mut world = World::new(config(protocol), &wallets, &[Node::new(&one, None)]);
+        world.run();
+        let mut updates = world.updates();
+        world.announce(0, &other);
+        updates.extend(world.updates());
+        push(&mut one, &script(7), &[]);
+        push(&mut one, &script(7), &[]);
+        world.announce(0, &one);
+        let last = world.updates();
+        assert_eq!((hits(&updates).len(), withdrawn(&updates).len(), hits(&last).len()), (1, 1, 1));
+        for update in &updates {
+            world.handle(Event::Acknowledged(update.id));
+        }
+        world.restart();
+        world.run();
+        assert_eq!(txids(&mut world), [one.at(2).unwrap().txids[0]], "{protocol:?}");
+    }
+}
+
+/// Killed after a wallet was forgotten, and before the state was saved without it.
+#[test]
+fn a_wallet_that_was_forgotten_before_a_kill_is_looked_for_again() {
+    for protocol in BOTH {
+        let mut chain = Chain::new();
+        for paid in &[8, 1, 8, 1] {
+            push(&mut chain, &script(*paid), &[]);
+        }
+        let items = wallet(&[script(1)], 0);
+        let wallets = [("a", items.clone()), ("b", wallet(&[script(2)], 0))];
+        let mut world = World::new(config(protocol), &wallets, &[Node::new(&chain, None)]);
+        world.run();
+        world.handle(Event::Save);
+        world.updates();
+        world.forget("a");
+        world.wallets.insert("a".into(), items);
+        world.crash(&mut super::rng::Rng::new(1));
+        world.run();
+        let updates = world.updates();
+        assert!(updates.iter().all(|update| !update.again));
+        assert_eq!(hits(&updates).len(), 2, "{protocol:?}");
+    }
+}
+
+/// A journal that is lost has the wallets' heights looked at again, and none below.
+#[test]
+fn nothing_below_the_birthday_is_asked_for_again() {
+    let mut chain = Chain::new();
+    (0..30).for_each(|_| push(&mut chain, &script(1), &[]));
+    let items = wallet(&[script(1)], 20);
+    for protocol in BOTH {
+        let (found, mut storage) = run(protocol, &items, &chain, Storage::default());
+        assert_eq!(found.len(), 11);
+        storage.remove(File::Journal);
+        let wallets = [("a".into(), items.clone())].into();
+        let nodes = [Node::new(&chain, None)];
+        let mut world = World::resume(config(protocol), wallets, &nodes, storage);
+        world.run();
+        assert_eq!(txids(&mut world).len(), 11);
+        assert_eq!(world.client.first(), Some(20));
+    }
+}
+
+#[test]
+fn what_was_asked_with_less_is_not_gone_on_with() {
+    let mut chain = Chain::new();
+    for paid in &[1, 2, 1, 2] {
+        push(&mut chain, &script(*paid), &[]);
+    }
+    let less = wallet(&[script(1)], 0);
+    let more = wallet(&[script(1), script(2)], 0);
+    let turned = wallet(&[script(2), script(1)], 0);
+    for protocol in BOTH {
+        let (found, storage) = run(protocol, &less, &chain, Storage::default());
+        assert_eq!(found.len(), 2);
+        let (found, storage) = run(protocol, &more, &chain, storage);
+        assert_eq!(found.len(), 2);
+        assert_eq!(run(protocol, &turned, &chain, storage).0.len(), 0);
+    }
+    // A coin with another script was not looked for.
+    let outpoint = coinbase_of(&chain, 1);
+    let coin = |byte: u8| Wallet {
+        items: vec![Item::Coin { outpoint, script: Some(script(byte)) }],
+        ..less.clone()
+    };
+    push(&mut chain, &script(8), &[outpoint]);
+    let (found, storage) = run(Protocol::Bip157, &coin(3), &chain, Storage::default());
+    assert_eq!(found.len(), 0);
+    assert_eq!(run(Protocol::Bip157, &coin(1), &chain, storage).0, [chain.tip().txids[1]]);
+    // A larger gap finds what a smaller one has passed over.
+    let scripts = derived(20);
+    let mut chain = Chain::new();
+    push(&mut chain, &scripts[4], &[]);
+    push(&mut chain, &scripts[12], &[]);
+    for protocol in BOTH {
+        let small = Wallet { gap: 2, ..descriptor_wallet(0) };
+        let (found, storage) = run(protocol, &small, &chain, Storage::default());
+        assert_eq!(found.len(), 1, "{protocol:?}");
+        let large = Wallet { gap: 10, ..small };
+        assert_eq!(run(protocol, &large, &chain, storage).0.len(), 1, "{protocol:?}");
+    }
+}
+
+/// A peer that is behind still has the transaction in its mempool.
+#[test]
+fn a_confirmed_transaction_is_not_unconfirmed_again() {
+    let mut chain = Chain::new();
+    (0..4).for_each(|_| push(&mut chain, &script(8), &[]));
+    let behind = chain.clone();
+    let paid = mined::spend(&[coinbase_of(&chain, 1)], &[&script(1)]);
+    chain.mine(&script(8), std::slice::from_ref(&paid));
+    let items = wallet(&[script(1)], 0);
+    let (found, storage) = run(Protocol::Bip37, &items, &chain, Storage::default());
+    assert_eq!(found, [paid.compute_txid()]);
+    let mut behind = Node::new(&behind, None);
+    behind.mempool = vec![paid];
+    let wallets = [("a".into(), items)].into();
+    let mut world = World::resume(config(Protocol::Bip37), wallets, &[behind], storage);
+    world.run();
+    for _ in 0..20 {
+        world.step();
+    }
+    assert_eq!(all_hits(&world.updates()).len(), 0);
+}
+
+/// Payments that cost nothing to make up, without end.
+#[test]
+fn unconfirmed_transactions_are_bounded() {
+    const MOST: u32 = 1_000;
+    let mut chain = Chain::new();
+    push(&mut chain, &script(8), &[]);
+    let coin = coinbase_of(&chain, 1);
+    let fake = |number: u32| {
+        let other = ScriptBuf::from(number.to_be_bytes().to_vec());
+        mined::spend(&[coin], &[&script(1), &other])
+    };
+    let items = wallet(&[script(1)], 0);
+    let mut node = Node::new(&chain, None);
+    node.mempool = (0..MOST + 5).map(fake).collect();
+    let mut world =
+        World::new(config(Protocol::Bip37), &[("a", items)], std::slice::from_ref(&node));
+    for _ in 0..2 {
+        world.run();
+        for _ in 0..2 * MOST {
+            world.step();
+        }
+        assert_eq!(world.client.hits(&"a".into()).count(), MOST as usize);
+        world.nodes[0].mempool.reverse();
+        world.restart();
+    }
+    // One that is in a block is told all the same.
+    world.updates();
+    let last = fake(MOST + 4);
+    chain.mine(&script(8), std::slice::from_ref(&last));
+    world.nodes[0].mempool.clear();
+    world.announce(0, &chain);
+    let mut updates = world.updates();
+    updates.retain(|update| !update.again);
+    assert_eq!(hits(&updates), [(2, last.compute_txid())]);
+}

@@ -1,0 +1,108 @@
+//! What a wallet is to be told, read off the blocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction, Txid};
+use chainsieve::btc::client::Hit;
+
+use super::mined::Chain;
+
+/// What of a transaction in a block is the wallet's: outputs and inputs.
+pub(crate) type Shares = BTreeMap<(BlockHash, Txid), (BTreeSet<u32>, BTreeSet<u32>)>;
+
+/// What a wallet watches.
+#[derive(Debug, Clone)]
+pub(crate) struct Watched {
+    /// Scripts on their own.
+    pub(crate) scripts: Vec<ScriptBuf>,
+    /// The scripts of a descriptor, by index, as many as will ever be used.
+    pub(crate) derived: Vec<ScriptBuf>,
+    /// The first indices, which are watched from the start.
+    pub(crate) range: usize,
+    /// How many indices after one that is used are watched at the least.
+    pub(crate) gap: usize,
+    /// The heights to look at.
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+impl Watched {
+    pub(crate) fn scripts(scripts: &[ScriptBuf], first: u32) -> Self {
+        let (derived, scripts) = (Vec::new(), scripts.to_vec());
+        Self { scripts, derived, range: 0, gap: 0, first, last: u32::MAX }
+    }
+
+    /// What it must be told: payments to scripts watched since its first height, to indices within
+    /// the gap of those used before in this chain, and what spends them.
+    pub(crate) fn must(&self, chain: &Chain) -> Shares {
+        let mut watched: BTreeSet<_> =
+            self.scripts.iter().chain(self.derived.iter().take(self.range)).collect();
+        let mut end = self.range;
+        let mut coins = BTreeSet::new();
+        let mut shares = Shares::new();
+        for mined in chain.blocks() {
+            if !(self.first..=self.last).contains(&mined.height) {
+                continue;
+            }
+            // What a block pays may lead to more that it pays.
+            loop {
+                let outputs = mined.block.txdata.iter().flat_map(|tx| &tx.output);
+                let paid: BTreeSet<_> = outputs.map(|output| &output.script_pubkey).collect();
+                let used = self.derived.iter().take(end).rposition(|script| paid.contains(script));
+                let further = used.map_or(0, |used| used + 1 + self.gap).min(self.derived.len());
+                if further <= end {
+                    break;
+                }
+                watched.extend(&self.derived[end..further]);
+                end = further;
+            }
+            for (tx, txid) in mined.block.txdata.iter().zip(&mined.txids) {
+                let share = share(tx, *txid, &watched, &mut coins);
+                if !(share.0.is_empty() && share.1.is_empty()) {
+                    shares.insert((mined.hash, *txid), share);
+                }
+            }
+        }
+        shares
+    }
+
+    /// What it may be told: everything that pays to it or spends from it.
+    pub(crate) fn may(&self, chain: &Chain) -> Shares {
+        let watched: BTreeSet<_> = self.scripts.iter().chain(&self.derived).collect();
+        let mut coins = BTreeSet::new();
+        let mut shares = Shares::new();
+        for mined in chain.blocks() {
+            for (tx, txid) in mined.block.txdata.iter().zip(&mined.txids) {
+                let share = share(tx, *txid, &watched, &mut coins);
+                shares.insert((mined.hash, *txid), share);
+            }
+        }
+        shares
+    }
+}
+
+fn share(
+    tx: &Transaction,
+    txid: Txid,
+    watched: &BTreeSet<&ScriptBuf>,
+    coins: &mut BTreeSet<OutPoint>,
+) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    let spent = (0..).zip(&tx.input).filter(|(_, input)| coins.contains(&input.previous_output));
+    let spent = spent.map(|(vin, _)| vin).collect();
+    let paid = (0..).zip(&tx.output).filter(|(_, output)| watched.contains(&output.script_pubkey));
+    let paid: BTreeSet<u32> = paid.map(|(vout, _)| vout).collect();
+    coins.extend(paid.iter().map(|&vout| OutPoint { txid, vout }));
+    (paid, spent)
+}
+
+/// The heights and ids of what a wallet must be told.
+pub(crate) fn places(chain: &Chain, watched: &Watched) -> BTreeSet<(u32, Txid)> {
+    let all = watched.must(chain).into_keys();
+    all.map(|(block, txid)| (chain.height_of(&block).unwrap(), txid)).collect()
+}
+
+/// What a hit says is the wallet's.
+pub(crate) fn share_of(hit: &Hit) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    let received = hit.received.iter().map(|received| received.vout).collect();
+    (received, hit.spent.iter().map(|spent| spent.vin).collect())
+}

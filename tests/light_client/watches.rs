@@ -1,0 +1,547 @@
+//! Watches among honest and lying nodes, by either protocol; what is expected follows from the
+//! blocks.
+
+use std::collections::BTreeSet;
+
+use chainsieve::bitcoin::p2p::message::NetworkMessage;
+use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
+use chainsieve::bitcoin::{FeeRate, OutPoint, ScriptBuf, Txid};
+use chainsieve::btc::client::{
+    Birthday, BroadcastNews, Event, Evidence, Finding, Item, News, Protocol, Update, Wallet,
+};
+use chainsieve::btc::descriptors::descriptor_scripts;
+use chainsieve::btc::peer::Grade;
+
+use super::mined::{self, Chain, script};
+use super::node::{Fault, Node};
+use super::rng::Rng;
+use super::truth::{Watched, places};
+use super::world::{World, all_hits, config, hits, withdrawn};
+
+pub(crate) const BOTH: [Protocol; 2] = [Protocol::Bip37, Protocol::Bip157];
+
+/// BIP84's test wallet, as testnets write its key.
+pub(crate) const DESCRIPTOR: &str = "wpkh(tpubDC8msFGeGuwnKG9Upg7DM2b4DaRqg3CUZa5g8v2SRQ6K4NSkxUgd7HsL2XVWbVm39yBA4LAxysQAm397zwQSQoQgewGiYZqrA9DsP4zbQ1M/0/*)";
+
+/// The descriptor's scripts.
+pub(crate) fn derived(count: u32) -> Vec<ScriptBuf> {
+    let derived = descriptor_scripts(DESCRIPTOR, 0..=count - 1).unwrap();
+    derived.into_iter().map(|derived| derived.script).collect()
+}
+
+/// A wallet with the descriptor's first five indices and a gap of three.
+pub(crate) fn descriptor_wallet(first: u32) -> Wallet {
+    let item = Item::Descriptor(DESCRIPTOR.into(), 0..=4);
+    Wallet { gap: 3, ..Wallet::new(Birthday::Height(first), vec![item]) }
+}
+
+pub(crate) fn wallet(scripts: &[ScriptBuf], first: u32) -> Wallet {
+    let items = scripts.iter().cloned().map(Item::Script).collect();
+    Wallet::new(Birthday::Height(first), items)
+}
+
+pub(crate) fn coinbase_of(chain: &Chain, height: u32) -> OutPoint {
+    OutPoint { txid: chain.at(height).unwrap().txids[0], vout: 0 }
+}
+
+fn set(updates: &[Update]) -> BTreeSet<(u32, Txid)> {
+    hits(updates).into_iter().collect()
+}
+
+fn mine(chain: &mut Chain, scripts: &[u8]) {
+    for byte in scripts {
+        chain.mine(&script(*byte), &[]);
+    }
+}
+
+/// Twelve blocks: script 1 is paid in the third and seventh, and spent in the fifth and ninth.
+fn blocks() -> Chain {
+    let mut chain = Chain::new();
+    mine(&mut chain, &[8, 9, 1, 9]);
+    let spend = mined::spend(&[coinbase_of(&chain, 3)], &[&script(8), &script(9)]);
+    chain.mine(&script(9), &[spend]);
+    mine(&mut chain, &[8]);
+    let paid = mined::spend(&[coinbase_of(&chain, 1)], &[&script(9), &script(1)]);
+    chain.mine(&script(8), &[paid]);
+    mine(&mut chain, &[8]);
+    let coin = OutPoint { txid: chain.at(7).unwrap().txids[1], vout: 1 };
+    chain.mine(&script(9), &[mined::spend(&[coin], &[&script(8)])]);
+    mine(&mut chain, &[8, 9, 8]);
+    chain
+}
+
+fn truth(chain: &Chain) -> BTreeSet<(u32, Txid)> {
+    places(chain, &Watched::scripts(&[script(1)], 0))
+}
+
+fn one() -> [(&'static str, Wallet); 1] {
+    [("a", wallet(&[script(1)], 0))]
+}
+
+#[test]
+fn received_and_spent_is_found() {
+    for protocol in BOTH {
+        let chain = blocks();
+        let mut world = World::new(config(protocol), &one(), &[Node::new(&chain, None)]);
+        world.run();
+        let updates = world.updates();
+        let expected: Vec<_> = truth(&chain).into_iter().collect();
+        assert_eq!((expected.len(), hits(&updates)), (4, expected));
+        let found = all_hits(&updates);
+        assert_eq!(found[0].received[0].value.to_sat(), 50);
+        assert_eq!(found[1].spent[0].outpoint, coinbase_of(&chain, 3));
+        assert!(found[1].spent[0].certain);
+        assert_eq!(found[2].received[0].vout, 1);
+        let caught_up: Vec<_> = updates
+            .iter()
+            .filter_map(|update| match update.news {
+                News::CaughtUp(progress) => Some(progress),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(caught_up.len(), 1);
+        assert_eq!((caught_up[0].settled_to, caught_up[0].tip.height), (Some(12), 12));
+        assert_eq!((world.dropped.len(), world.banned.len()), (0, 0));
+    }
+}
+
+/// Every 5th index, and each in the block after the one before: far beyond the range 0-4.
+#[test]
+fn descriptors_go_on_past_their_range() {
+    for protocol in BOTH {
+        let scripts = derived(40);
+        let used = [4, 7, 10, 13, 16, 19, 22];
+        let mut chain = Chain::new();
+        for index in used {
+            chain.mine(&scripts[index as usize], &[]);
+        }
+        let wallets = [("a", descriptor_wallet(0))];
+        let mut world = World::new(config(protocol), &wallets, &[Node::new(&chain, None)]);
+        world.run();
+        let updates = world.updates();
+        let expected: BTreeSet<_> =
+            chain.blocks()[1..].iter().map(|mined| (mined.height, mined.txids[0])).collect();
+        assert_eq!(set(&updates), expected);
+        let found = all_hits(&updates);
+        let indices: Vec<_> = found.iter().map(|hit| hit.received[0].owner.index).collect();
+        assert_eq!(indices, used.map(Some));
+    }
+}
+
+#[test]
+fn a_reorganization_takes_hits_back() {
+    for protocol in BOTH {
+        let chain = blocks();
+        let mut world = World::new(config(protocol), &one(), &[Node::new(&chain, None)]);
+        world.run();
+        world.updates();
+        // From the sixth block on another branch, where script 1 is paid in the eighth.
+        let mut other = chain.clone();
+        other.cut(5);
+        mine(&mut other, &[7, 7, 1, 7, 7, 7, 7, 7, 7]);
+        world.announce(0, &other);
+        let updates = world.updates();
+        let reorganized: Vec<_> = updates
+            .iter()
+            .filter_map(|update| match &update.news {
+                News::Reorganized { fork, disconnected, .. } => {
+                    Some((fork.height, disconnected.len()))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(reorganized, [(5, 7)]);
+        let gone: BTreeSet<_> = withdrawn(&updates).iter().map(|(height, _)| *height).collect();
+        assert_eq!(gone, BTreeSet::from([7, 9]));
+        assert_eq!(hits(&updates), [(8, other.at(8).unwrap().txids[0])]);
+        assert_eq!(world.client.hits(&"a".into()).count(), truth(&other).len());
+    }
+}
+
+/// Killed after each message, and started again: all is found, and nothing twice as new.
+fn killed(protocol: Protocol, wallet: &Wallet, watched: &Watched, chain: &Chain) {
+    let nodes = [Node::new(chain, None), Node::new(chain, None)];
+    let expected = places(chain, watched);
+    let wallets = [("a", wallet.clone())];
+    let total = {
+        let mut world = World::new(config(protocol), &wallets, &nodes);
+        world.run();
+        assert_eq!(set(&world.updates()), expected);
+        world.taken
+    };
+    assert!(total > 10, "{total}");
+    let mut rng = Rng::new(1);
+    for kill in 1..=total {
+        // With the state kept as of any moment before, or never, and some of the last writes lost.
+        let saved = [0, kill / 2, kill][kill % 3];
+        let mut world = World::new(config(protocol), &wallets, &nodes);
+        for taken in 1..=kill {
+            world.step();
+            if taken == saved {
+                world.handle(Event::Save);
+            }
+            world.stores_at_once = taken + 4 < kill;
+        }
+        let mut updates = world.updates();
+        world.stores_at_once = true;
+        world.crash(&mut rng);
+        world.run();
+        updates.extend(world.updates());
+        assert_eq!(set(&updates), expected, "killed after {kill}, saved at {saved}");
+        let new: Vec<_> = updates
+            .iter()
+            .filter(|update| matches!(update.news, News::Hit(_)) && !update.again)
+            .cloned()
+            .collect();
+        assert_eq!(new.len(), set(&new).len(), "killed after {kill}, saved at {saved}");
+    }
+}
+
+#[test]
+fn a_kill_at_any_time_loses_nothing_and_repeats_nothing() {
+    for protocol in BOTH {
+        let watched = Watched::scripts(&[script(1)], 0);
+        killed(protocol, &wallet(&[script(1)], 0), &watched, &blocks());
+    }
+}
+
+#[test]
+fn a_kill_while_a_descriptor_goes_on_loses_nothing() {
+    let scripts = derived(40);
+    let mut chain = Chain::new();
+    // The 7th is found only after the second block has led to it.
+    for index in &[2, 7, 4, 10, 13, 12] {
+        chain.mine(&scripts[*index], &[]);
+    }
+    // Both protocols watch as many ahead as the range has.
+    let watched = Watched { derived: scripts, range: 5, gap: 5, ..Watched::scripts(&[], 0) };
+    for protocol in BOTH {
+        killed(protocol, &descriptor_wallet(0), &watched, &chain);
+    }
+}
+
+#[test]
+fn another_peer_takes_the_place_of_one_that_fails() {
+    let chain = blocks();
+    for (fault, banned) in [
+        (Fault::Silent, false),
+        (Fault::PassesOver, false),
+        (Fault::NoTransactions, false),
+        (Fault::BadTree, true),
+    ] {
+        let nodes = [Node::new(&chain, Some(fault)), Node::new(&chain, None)];
+        let mut world = World::new(config(Protocol::Bip37), &one(), &nodes);
+        world.run();
+        assert_eq!(set(&world.updates()), truth(&chain), "{fault:?}");
+        let (dropped, given_up) = (&world.dropped, &world.banned);
+        let (some, none) = if banned { (given_up, dropped) } else { (dropped, given_up) };
+        assert!(some.iter().all(|(place, _)| *place == 0) && !some.is_empty(), "{fault:?}");
+        assert_eq!(none.len(), 0, "{fault:?}");
+    }
+}
+
+/// The node passes over the first block and is gone before it shows that: the second, which spends
+/// a coin of the first, is asked for again.
+#[test]
+fn what_is_answered_after_a_block_passed_over_is_asked_for_again() {
+    let mut chain = Chain::new();
+    chain.mine(&script(1), &[]);
+    let spend = mined::spend(&[coinbase_of(&chain, 1)], &[&script(1)]);
+    chain.mine(&script(8), &[spend]);
+    let mut node = Node::new(&chain, None);
+    node.withheld.insert(chain.at(1).unwrap().hash);
+    let mut world = World::new(config(Protocol::Bip37), &one(), &[node]);
+    while world.client.hits(&"a".into()).count() == 0 {
+        world.step();
+    }
+    assert_eq!(hits(&world.updates()), [(2, chain.at(2).unwrap().txids[1])]);
+    world.hang_up(0);
+    world.nodes[0].withheld.clear();
+    world.run();
+    let spent: usize = world.client.hits(&"a".into()).map(|hit| hit.spent.len()).sum();
+    assert_eq!((world.client.hits(&"a".into()).count(), spent), (2, 1));
+}
+
+#[test]
+fn what_nobody_delivers_is_told() {
+    let node = Node::new(&blocks(), Some(Fault::NoTransactions));
+    let mut world = World::new(config(Protocol::Bip37), &one(), &[node]);
+    for _ in 0..2_000 {
+        world.step();
+    }
+    assert!(!world.is_done());
+    let mut unavailable = BTreeSet::new();
+    for update in world.updates() {
+        match update.news {
+            News::CaughtUp(_) => panic!("caught up"),
+            News::Finding(Finding::BlockUnavailable(at)) => drop(unavailable.insert(at.height)),
+            _ => {}
+        }
+    }
+    assert!(unavailable.contains(&3), "{unavailable:?}");
+}
+
+#[test]
+fn unconfirmed_transactions_are_found_and_then_confirmed() {
+    let chain = blocks();
+    let payment = mined::spend(&[coinbase_of(&chain, 12)], &[&script(1)]);
+    let mut paid = chain.clone();
+    paid.mine(&script(8), std::slice::from_ref(&payment));
+    let mut node = Node::new(&chain, None);
+    node.mempool = vec![payment.clone()];
+    let mut world = World::new(config(Protocol::Bip37), &one(), &[node]);
+    world.run();
+    for _ in 0..20 {
+        world.step();
+    }
+    let found = all_hits(&world.updates());
+    let unconfirmed: Vec<_> = found.iter().filter(|hit| hit.place.is_none()).collect();
+    assert_eq!(unconfirmed.len(), 1);
+    assert_eq!(unconfirmed[0].evidence, Evidence::Unconfirmed);
+    world.announce(0, &paid);
+    assert_eq!(hits(&world.updates()), [(13, payment.compute_txid())]);
+    assert!(world.client.hits(&"a".into()).all(|hit| hit.place.is_some()));
+}
+
+#[test]
+fn a_liar_about_filters_is_found_out_and_hides_nothing() {
+    let chain = blocks();
+    for lying_first in [true, false] {
+        let lies = Some(Fault::HidesFrom(0));
+        let mut nodes = vec![Node::new(&chain, lies), Node::new(&chain, None)];
+        if !lying_first {
+            nodes.reverse();
+        }
+        let mut world = World::new(config(Protocol::Bip157), &one(), &nodes);
+        world.run();
+        let updates = world.updates();
+        assert_eq!(set(&updates), truth(&chain));
+        let liar = usize::from(!lying_first);
+        assert!(matches!(world.banned.as_slice(), [(place, _)] if *place == liar));
+        let is_dispute =
+            |update: &&Update| matches!(update.news, News::Finding(Finding::Disputed { .. }));
+        assert!(updates.iter().filter(is_dispute).count() > 0);
+    }
+}
+
+#[test]
+fn what_peers_agree_on_is_graded() {
+    let chain = blocks();
+    let nodes = [Node::new(&chain, None), Node::new(&chain, None)];
+    let wallets = [("a", wallet(&[script(1)], 1))];
+    let mut world = World::new(config(Protocol::Bip157), &wallets, &nodes);
+    world.run();
+    let scanned: BTreeSet<_> = truth(&chain).iter().map(|(height, _)| *height).collect();
+    for graded in world.client.grades() {
+        for height in graded.from..=graded.to {
+            let is_hit = scanned.contains(&height);
+            let expected = if is_hit { Grade::Scanned } else { Grade::Peers(2) };
+            assert_eq!(graded.grade, expected, "{height}");
+        }
+    }
+}
+
+#[test]
+fn a_range_is_looked_through_and_no_more() {
+    for protocol in BOTH {
+        // The last below the tip, at it, and above it.
+        for last in [8, 12, 13] {
+            let chain = blocks();
+            let mut config = config(protocol);
+            config.last = Some(last);
+            let wallets = [("a", wallet(&[script(1)], 4))];
+            let mut world = World::new(config, &wallets, &[Node::new(&chain, None)]);
+            world.run();
+            // The coin that the fifth block spends was paid before: nothing in the blocks tells it.
+            let watched = Watched { last, ..Watched::scripts(&[script(1)], 4) };
+            assert_eq!(set(&world.updates()), places(&chain, &watched));
+            // What comes after the range does not matter.
+            let mut more = chain.clone();
+            mine(&mut more, &[1, 1, 1]);
+            world.announce(0, &more);
+            let new = places(&more, &watched).len() - places(&chain, &watched).len();
+            let updates = world.updates();
+            assert_eq!(set(&updates).len(), new, "{protocol:?}, {last}");
+        }
+    }
+}
+
+#[test]
+fn a_coin_is_seen_spent() {
+    let chain = blocks();
+    let outpoint = coinbase_of(&chain, 3);
+    for (protocol, script) in [(Protocol::Bip157, Some(script(1))), (Protocol::Bip37, None)] {
+        let items = vec![Item::Coin { outpoint, script }];
+        let wallets = [("a", Wallet::new(Birthday::Height(4), items))];
+        let mut world = World::new(config(protocol), &wallets, &[Node::new(&chain, None)]);
+        world.run();
+        let found = all_hits(&world.updates());
+        let spent: Vec<_> = found.iter().filter(|hit| !hit.spent.is_empty()).collect();
+        assert_eq!(spent.len(), 1);
+        assert_eq!(spent[0].txid, chain.at(5).unwrap().txids[1]);
+        assert_eq!(spent[0].spent[0].outpoint, outpoint);
+    }
+}
+
+#[test]
+fn a_wallet_that_is_forgotten_is_not_told_and_its_coins_stay_watched_for_others() {
+    for protocol in BOTH {
+        let chain = blocks();
+        let outpoint = coinbase_of(&chain, 3);
+        let coin = Item::Coin { outpoint, script: Some(script(1)) };
+        let coin = Wallet::new(Birthday::Height(4), vec![coin]);
+        let mut short = chain.clone();
+        short.cut(4);
+        let wallets = [("a", wallet(&[script(1)], 0)), ("b", coin)];
+        let mut world = World::new(config(protocol), &wallets, &[Node::new(&short, None)]);
+        world.run();
+        world.updates();
+        world.forget("a");
+        world.announce(0, &chain);
+        let updates = world.updates();
+        let told: BTreeSet<_> =
+            updates.iter().filter_map(|update| Some(update.wallet.clone()?.0)).collect();
+        assert_eq!(told, BTreeSet::from(["b".to_owned()]), "{protocol:?}");
+        assert_eq!(hits(&updates)[0], (5, chain.at(5).unwrap().txids[1]));
+        // Watched again, it is told everything, as new.
+        world.watch("a", &wallet(&[script(1)], 0));
+        world.run();
+        let updates = world.updates();
+        assert_eq!(set(&updates), truth(&chain), "{protocol:?}");
+        assert!(updates.iter().all(|update| !update.again));
+    }
+}
+
+/// Forgotten and watched again before the headers are there.
+#[test]
+fn a_wallet_that_is_watched_again_at_once_is_watched() {
+    for protocol in BOTH {
+        let chain = blocks();
+        let mut world = World::new(config(protocol), &one(), &[]);
+        world.forget("a");
+        world.watch("a", &wallet(&[script(1)], 0));
+        world.nodes = vec![Node::new(&chain, None)];
+        world.run();
+        world.watch("b", &wallet(&[script(200)], 0));
+        world.run();
+        let mut more = chain.clone();
+        mine(&mut more, &[1]);
+        world.announce(0, &more);
+        assert_eq!(set(&world.updates()), truth(&more), "{protocol:?}");
+    }
+}
+
+#[test]
+fn a_wallet_that_gets_an_earlier_birthday_is_looked_for_from_there() {
+    for protocol in BOTH {
+        let chain = blocks();
+        let wallets = [("b", wallet(&[script(200)], 5))];
+        let mut world = World::new(config(protocol), &wallets, &[Node::new(&chain, None)]);
+        world.run();
+        world.watch("a", &wallet(&[script(1)], 8));
+        world.run();
+        // The coin that the ninth block spends was paid before.
+        assert_eq!(set(&world.updates()), BTreeSet::new());
+        world.watch("a", &wallet(&[script(1)], 2));
+        world.run();
+        let known: BTreeSet<_> = world.client.hits(&"a".into()).map(|hit| hit.txid).collect();
+        let expected: BTreeSet<_> = truth(&chain).into_iter().map(|(_, txid)| txid).collect();
+        assert_eq!(known, expected, "{protocol:?}");
+    }
+}
+
+/// With kept filters, another wallet downloads no filter that is there.
+#[test]
+fn kept_filters_are_asked_for_another_wallet() {
+    let chain = blocks();
+    let mut config = config(Protocol::Bip157);
+    config.kept_filters = 1 << 20;
+    let mut world = World::new(config, &one(), &[Node::new(&chain, None)]);
+    world.run();
+    let asked = world.nodes[0].asked_filters;
+    world.watch("b", &wallet(&[script(9)], 0));
+    world.run();
+    let updates = world.updates();
+    let of_b: Vec<_> = updates
+        .into_iter()
+        .filter(|update| update.wallet.as_ref().is_some_and(|id| id.0 == "b"))
+        .collect();
+    assert_eq!(set(&of_b), places(&chain, &Watched::scripts(&[script(9)], 0)));
+    // But for those whose block was scanned, for the first wallet or now: a filter that one peer alone
+    // claims is no evidence for what else it may hold.
+    let scanned =
+        [script(1), script(9)].map(|script| places(&chain, &Watched::scripts(&[script], 0)));
+    let scanned: BTreeSet<_> = scanned.iter().flatten().map(|(height, _)| height).collect();
+    let more = world.nodes[0].asked_filters - asked;
+    assert!(more <= scanned.len() && scanned.len() < 12, "{more}");
+}
+
+fn broadcast_news(updates: &[Update]) -> Vec<BroadcastNews> {
+    let news = updates.iter().filter_map(|update| match &update.news {
+        News::Broadcast(_, news) => Some(news.clone()),
+        _ => None,
+    });
+    news.collect()
+}
+
+#[test]
+fn a_broadcast_is_offered_mined_and_offered_again() {
+    for protocol in BOTH {
+        let chain = blocks();
+        let nodes = [Node::new(&chain, None), Node::new(&chain, None)];
+        let mut world = World::new(config(protocol), &one(), &nodes);
+        world.run();
+        // The second takes nothing that pays less than 2,000 satoshis for 1,000 virtual bytes.
+        world.push(1, NetworkMessage::FeeFilter(2_000));
+        world.step();
+        world.updates();
+        let tx = mined::spend(&[coinbase_of(&chain, 12)], &[&script(50)]);
+        let rate = FeeRate::from_sat_per_kwu(250);
+        world.handle(Event::Broadcast(Box::new(tx.clone()), Some(rate)));
+        world.run();
+        let news = broadcast_news(&world.updates());
+        assert!(news.contains(&BroadcastNews::Offered("node 0".into())), "{news:?}");
+        assert!(news.contains(&BroadcastNews::Requested("node 0".into())), "{news:?}");
+        let least = FeeRate::from_sat_per_kwu(500);
+        assert!(news.contains(&BroadcastNews::FeeTooLow("node 1".into(), least)), "{news:?}");
+        assert_eq!(world.nodes[0].received, [tx.compute_txid()]);
+        assert!(world.nodes[1].told.is_empty() && world.nodes[1].received.is_empty());
+        let mut paid = chain.clone();
+        paid.mine(&script(8), std::slice::from_ref(&tx));
+        world.announce(0, &paid);
+        let mined = BroadcastNews::Mined(world.client.chain().tip());
+        assert_eq!(broadcast_news(&world.updates()), [mined]);
+        let mut other = chain;
+        mine(&mut other, &[7, 7]);
+        world.announce(0, &other);
+        let news = broadcast_news(&world.updates());
+        assert_eq!(news.first(), Some(&BroadcastNews::Unmined));
+        // Nothing of it is a wallet's.
+        assert_eq!(world.client.hits(&"a".into()).count(), truth(&other).len());
+        let inv = NetworkMessage::Inv(vec![Inventory::Transaction(tx.compute_txid())]);
+        world.push(1, inv);
+        world.step();
+        assert_eq!(broadcast_news(&world.updates()), [BroadcastNews::Seen("node 1".into())]);
+    }
+}
+
+#[test]
+fn a_block_is_fetched_from_whoever_has_it() {
+    let chain = blocks();
+    let mut poor = Node::new(&chain, None);
+    poor.withheld.insert(chain.at(4).unwrap().hash);
+    let mut world = World::new(config(Protocol::Bip157), &[], &[poor, Node::new(&chain, None)]);
+    world.run();
+    let mut other = chain.clone();
+    other.cut(3);
+    mine(&mut other, &[7]);
+    let asked = [chain.at(4).unwrap().hash, other.tip().hash];
+    for hash in asked {
+        world.handle(Event::GetBlock(hash));
+    }
+    for _ in 0..10 {
+        world.step();
+    }
+    world.blocks.sort_by_key(|(hash, _)| *hash != asked[0]);
+    assert_eq!(world.blocks, [(asked[0], true), (asked[1], false)]);
+}

@@ -1,0 +1,327 @@
+//! A client among test nodes: messages go back and forth in memory, and time passes when nothing
+//! else happens.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use chainsieve::bitcoin::p2p::message::NetworkMessage;
+use chainsieve::bitcoin::{BlockHash, Network, Txid};
+use chainsieve::btc::client::{
+    Action, Client, Config, Event, File, Hit, News, Protocol, Update, Wallet, WalletId,
+};
+use chainsieve::btc::peer::PeerId;
+
+use super::mined::{Chain, UNIX};
+use super::node::Node;
+use super::rng::Rng;
+use super::storage::Storage;
+
+/// What a client is set up with in most tests.
+pub(crate) fn config(protocol: Protocol) -> Config {
+    let mut config = Config::new(Network::Regtest, [7; 16]);
+    config.protocol = protocol;
+    config.spot_audits = 0;
+    config.in_flight = 4;
+    config
+}
+
+/// A client, its storage, its nodes, and what is under way between them.
+pub(crate) struct World {
+    pub(crate) client: Client,
+    config: Config,
+    pub(crate) wallets: BTreeMap<WalletId, Wallet>,
+    pub(crate) storage: Storage,
+    /// Writes are durable at once; else when [`store`](Self::store) says so.
+    pub(crate) stores_at_once: bool,
+    pub(crate) nodes: Vec<Node>,
+    /// The connection of each node.
+    connected: BTreeMap<PeerId, usize>,
+    next_id: u64,
+    queues: VecDeque<(PeerId, NetworkMessage)>,
+    reads: VecDeque<File>,
+    pub(crate) now: Duration,
+    /// The nodes that were let go, with the reason; those banned do not come back.
+    pub(crate) dropped: Vec<(usize, String)>,
+    pub(crate) banned: Vec<(usize, String)>,
+    /// Messages that the client has taken.
+    pub(crate) taken: usize,
+    /// Updates that nobody has looked at.
+    updates: Vec<Update>,
+    /// Blocks that the caller asked for.
+    pub(crate) blocks: Vec<(BlockHash, bool)>,
+}
+
+impl World {
+    pub(crate) fn new(config: Config, wallets: &[(&str, Wallet)], nodes: &[Node]) -> Self {
+        let wallets = wallets.iter().map(|(id, wallet)| ((*id).into(), wallet.clone()));
+        Self::resume(config, wallets.collect(), nodes, Storage::default())
+    }
+
+    /// Another run with the same storage.
+    pub(crate) fn resume(
+        config: Config,
+        wallets: BTreeMap<WalletId, Wallet>,
+        nodes: &[Node],
+        storage: Storage,
+    ) -> Self {
+        let mut world = Self {
+            client: Client::new(config.clone(), &storage.kept()).unwrap(),
+            config,
+            wallets,
+            storage,
+            stores_at_once: true,
+            nodes: nodes.to_vec(),
+            connected: BTreeMap::new(),
+            next_id: 0,
+            queues: VecDeque::new(),
+            reads: VecDeque::new(),
+            now: Duration::from_secs(UNIX),
+            dropped: Vec::new(),
+            banned: Vec::new(),
+            taken: 0,
+            updates: Vec::new(),
+            blocks: Vec::new(),
+        };
+        world.begin();
+        world
+    }
+
+    /// Hands over the wallets, and connects every node.
+    fn begin(&mut self) {
+        for (id, wallet) in self.wallets.clone() {
+            self.handle(Event::Watch(id, Box::new(wallet)));
+        }
+        for place in 0..self.nodes.len() {
+            self.call(place);
+        }
+    }
+
+    /// The process is killed, and started again.
+    pub(crate) fn crash(&mut self, rng: &mut Rng) {
+        self.storage.crash(rng);
+        self.start_over();
+    }
+
+    /// It ends as it should, and is started again.
+    pub(crate) fn restart(&mut self) {
+        self.handle(Event::Save);
+        self.store(usize::MAX);
+        self.start_over();
+    }
+
+    fn start_over(&mut self) {
+        self.client = Client::new(self.config.clone(), &self.storage.kept()).unwrap();
+        self.connected.clear();
+        self.queues.clear();
+        self.reads.clear();
+        self.updates.clear();
+        self.begin();
+    }
+
+    pub(crate) fn watch(&mut self, id: &str, wallet: &Wallet) {
+        self.wallets.insert(id.into(), wallet.clone());
+        self.handle(Event::Watch(id.into(), Box::new(wallet.clone())));
+    }
+
+    pub(crate) fn forget(&mut self, id: &str) {
+        self.wallets.remove(&id.into());
+        self.handle(Event::Forget(id.into()));
+    }
+
+    pub(crate) fn handle(&mut self, event: Event) {
+        let actions = self.client.handle(event, self.now);
+        self.obey(actions);
+        if self.stores_at_once {
+            self.store(usize::MAX);
+        }
+    }
+
+    /// Makes this many writes durable, and says so.
+    pub(crate) fn store(&mut self, count: usize) {
+        while let Some(id) = self.storage.store(count) {
+            let actions = self.client.handle(Event::Stored(id), self.now);
+            self.obey(actions);
+            if count != usize::MAX {
+                break;
+            }
+        }
+    }
+
+    fn obey(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(id, message) => {
+                    let Some(place) = self.connected.get(&id) else { continue };
+                    let answers = self.nodes[*place].answer(&message);
+                    self.queues.extend(answers.into_iter().map(|answer| (id, answer)));
+                }
+                Action::Disconnect(id, why) => {
+                    let place = self.connected.remove(&id).unwrap();
+                    self.queues.retain(|(of, _)| *of != id);
+                    let list =
+                        if why.is_misbehaviour() { &mut self.banned } else { &mut self.dropped };
+                    list.push((place, why.to_string()));
+                }
+                Action::Write(id, write) => self.storage.write(id, write),
+                Action::Read(file) => self.reads.push_back(file),
+                Action::Update(update) => self.updates.push(update),
+                Action::Block(hash, result) => {
+                    if let Ok(block) = &result {
+                        assert_eq!(block.block_hash(), hash);
+                    }
+                    self.blocks.push((hash, result.is_ok()));
+                }
+                other => panic!("an unknown action: {other:?}"),
+            }
+        }
+    }
+
+    fn is_banned(&self, place: usize) -> bool {
+        self.banned.iter().any(|(banned, _)| *banned == place)
+    }
+
+    pub(crate) fn is_up(&self, place: usize) -> bool {
+        self.connected.values().any(|up| *up == place)
+    }
+
+    fn connection(&self, place: usize) -> Option<PeerId> {
+        self.connected.iter().find(|(_, up)| **up == place).map(|(id, _)| *id)
+    }
+
+    /// Connects a node, if it is not connected or banned.
+    pub(crate) fn call(&mut self, place: usize) {
+        if self.is_banned(place) || self.is_up(place) {
+            return;
+        }
+        self.next_id += 1;
+        let id = PeerId(self.next_id);
+        self.connected.insert(id, place);
+        self.nodes[place].connected();
+        let info = self.nodes[place].info(&format!("node {place}"));
+        self.handle(Event::Connected(id, info));
+    }
+
+    pub(crate) fn hang_up(&mut self, place: usize) {
+        let Some(id) = self.connection(place) else { return };
+        self.connected.remove(&id);
+        self.queues.retain(|(of, _)| *of != id);
+        self.handle(Event::Disconnected(id));
+    }
+
+    /// A message that a node sends of its own.
+    pub(crate) fn push(&mut self, place: usize, message: NetworkMessage) {
+        if let Some(id) = self.connection(place) {
+            self.queues.push_back((id, message));
+        }
+    }
+
+    /// A node is on another chain now, and may announce it.
+    pub(crate) fn switch(&mut self, place: usize, chain: &Chain, tell: bool) {
+        self.nodes[place].switch(chain);
+        if tell {
+            let announcement = self.nodes[place].announcement();
+            self.push(place, announcement);
+        }
+    }
+
+    fn deliver(&mut self, at: usize) {
+        let Some((id, message)) = self.queues.remove(at) else { return };
+        if self.connected.contains_key(&id) {
+            self.taken += 1;
+            self.handle(Event::Message(id, message));
+        }
+    }
+
+    fn read(&mut self) -> bool {
+        let Some(file) = self.reads.pop_front() else { return false };
+        let bytes = self.storage.read(file);
+        self.handle(Event::Contents(file, bytes));
+        true
+    }
+
+    /// One message, or some time. Peers that were dropped come back.
+    pub(crate) fn step(&mut self) {
+        if self.read() {
+            return;
+        }
+        if !self.queues.is_empty() {
+            return self.deliver(0);
+        }
+        for place in 0..self.nodes.len() {
+            self.call(place);
+        }
+        self.tick(5_000);
+    }
+
+    /// The next message of any peer that has some, or a file that was asked for.
+    pub(crate) fn step_any(&mut self, rng: &mut Rng) {
+        if rng.one_in(3) && self.read() {
+            return;
+        }
+        let ids: BTreeSet<_> = self.queues.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        if ids.is_empty() {
+            return self.step();
+        }
+        let id = *rng.pick(&ids);
+        let at = self.queues.iter().position(|(of, _)| *of == id).unwrap();
+        self.deliver(at);
+    }
+
+    pub(crate) fn tick(&mut self, millis: u64) {
+        self.now += Duration::from_millis(millis);
+        self.handle(Event::Tick);
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.queues.is_empty() && self.reads.is_empty() && self.client.is_caught_up()
+    }
+
+    /// Steps until all is answered.
+    pub(crate) fn run(&mut self) {
+        for _ in 0..20_000 {
+            if self.is_done() {
+                return;
+            }
+            self.step();
+        }
+        let (dropped, banned) = (self.dropped.last(), self.banned.last());
+        panic!("it does not come to an end: {dropped:?} {banned:?}");
+    }
+
+    /// A node has other blocks now, announces the last, and all is answered.
+    pub(crate) fn announce(&mut self, place: usize, chain: &Chain) {
+        self.switch(place, chain, true);
+        self.step();
+        self.run();
+    }
+
+    /// The updates so far, which are forgotten.
+    pub(crate) fn updates(&mut self) -> Vec<Update> {
+        core::mem::take(&mut self.updates)
+    }
+}
+
+/// The hits in blocks, in the order given.
+pub(crate) fn hits(updates: &[Update]) -> Vec<(u32, Txid)> {
+    let placed = all_hits(updates).into_iter();
+    placed.filter_map(|hit| Some((hit.place?.0.height, hit.txid))).collect()
+}
+
+/// The hits, unconfirmed ones too.
+pub(crate) fn all_hits(updates: &[Update]) -> Vec<Hit> {
+    let hits = updates.iter().filter_map(|update| match &update.news {
+        News::Hit(hit) => Some((**hit).clone()),
+        _ => None,
+    });
+    hits.collect()
+}
+
+/// The hits that were withdrawn.
+pub(crate) fn withdrawn(updates: &[Update]) -> Vec<(u32, Txid)> {
+    let gone = updates.iter().filter_map(|update| match &update.news {
+        News::Withdrawn(hit) => Some((hit.place?.0.height, hit.txid)),
+        _ => None,
+    });
+    gone.collect()
+}
