@@ -87,6 +87,9 @@ pub(super) struct BloomFollower {
     asked: VecDeque<Txid>,
     asked_mempool: bool,
     unconfirmed_reported: bool,
+    /// No filter has room for what is watched. Answers to the filter before lack it, so that none
+    /// counts any more.
+    has_no_filter: bool,
     progress: u64,
 }
 
@@ -106,6 +109,7 @@ impl BloomFollower {
             asked: VecDeque::new(),
             asked_mempool: false,
             unconfirmed_reported: false,
+            has_no_filter: false,
             progress: 0,
         }
     }
@@ -145,6 +149,9 @@ impl BloomFollower {
     }
 
     pub(super) fn is_caught_up(&self, chain: &HeaderChain) -> bool {
+        if self.has_no_filter {
+            return false;
+        }
         let watch = self.session.watch();
         // Without a filter no node answers, and there is nothing to find.
         let is_idle = watch.num_scripts() == 0 && watch.outputs().len() == 0;
@@ -165,6 +172,9 @@ impl BloomFollower {
     }
 
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {
+        if self.has_no_filter {
+            return;
+        }
         match event {
             Event::Connected(id, height) => {
                 self.peers.insert(id, height);
@@ -402,6 +412,7 @@ impl BloomFollower {
                 turn.actions.push(Action::Report(Finding::Privacy(report)));
             }
             session::Finding::NoFilter(error) => {
+                self.has_no_filter = true;
                 turn.actions.push(Action::Report(Finding::NoFilter(error)));
             }
             session::Finding::LimitReached(count) => {
