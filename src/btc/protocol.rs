@@ -12,7 +12,7 @@ use bitcoin::Network;
 
 /// The most items of an `inv`, `getdata` or `notfound` (`net_processing.cpp`, `MAX_INV_SZ`).
 ///
-/// As in [`bitcoin`], which has it with its feature `std` only.
+/// As in [`bitcoin`], which has it only with its feature `std`.
 pub const MAX_INV_SIZE: usize = 50_000;
 
 /// The protocol version that chainsieve speaks: that of Core 28 (`node/protocol_version.h`,

@@ -421,18 +421,9 @@ impl<'a> Schedule<'a> {
                 withheld.insert(*self.rng.pick(&blocks));
             }
         } else {
-            self.delivers_again(place);
+            withheld.clear();
         }
         self.note(format!("withhold at {place}"));
-    }
-
-    /// It has all blocks again, and is asked again for those that it did not have: on another
-    /// connection.
-    fn delivers_again(&mut self, place: usize) {
-        if !self.world.nodes[place].withheld.is_empty() {
-            self.world.nodes[place].withheld.clear();
-            self.world.hang_up(place);
-        }
     }
 
     /// Everything settles, and what is known at last is held against the blocks.
@@ -449,7 +440,7 @@ impl<'a> Schedule<'a> {
         self.world.stores_at_once = true;
         self.world.store(usize::MAX);
         for place in 0..self.world.nodes.len() {
-            self.delivers_again(place);
+            self.world.nodes[place].withheld.clear();
             self.world.switch(place, &self.chain, true);
         }
         let tip = self.chain.tip().hash;

@@ -117,8 +117,9 @@ impl Builder {
         self
     }
 
-    /// Connections at a time, from 1 to 8.
+    /// Connections at a time, from 1 to 8. Values outside are clamped; 4 unless this is called.
     pub fn max_peers(mut self, count: usize) -> Self {
+        // `Limits::peers` of BIP157 is 8: a ninth peer would be disconnected with `TooManyPeers`.
         self.max_peers = count.clamp(1, 8);
         self
     }
@@ -130,7 +131,8 @@ impl Builder {
         self
     }
 
-    /// What the client calls itself to peers (BIP14).
+    /// What the client calls itself to peers (BIP14). At most 256 bytes: Bitcoin Core rejects the
+    /// `version` of a longer one.
     pub fn user_agent(mut self, agent: impl Into<String>) -> Self {
         self.user_agent = Some(agent.into());
         self
@@ -194,20 +196,22 @@ impl Builder {
     }
 
     /// BIP157: keeps up to this many bytes of filters, the lowest blocks' dropped first, so that
-    /// another wallet or a rescan downloads nothing twice.
+    /// another wallet or a rescan downloads nothing twice. 0, the default, keeps none.
     pub fn keep_filters(mut self, bytes: u64) -> Self {
         self.config.kept_filters = bytes;
         self
     }
 
     /// BIP37: the share of foreign elements that match the filter. More hides better and costs
-    /// more.
+    /// more. In (0, 1), 1e-5 unless this is called; a rate that no filter meets is reported as
+    /// [`Finding::NoFilter`](crate::Finding::NoFilter).
     pub fn false_positive_rate(mut self, rate: f64) -> Self {
         self.config.fpr = rate;
         self
     }
 
-    /// How many updates may wait for their reader before the client stops reading from peers.
+    /// How many updates may wait for their reader before the client stops reading from peers. At
+    /// least 1; 1,024 unless this is called.
     pub fn max_updates(mut self, count: usize) -> Self {
         self.updates = count;
         self

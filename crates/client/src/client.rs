@@ -118,17 +118,18 @@ impl Client {
     }
 
     /// Says that an update was dealt with. Of use for hits and withdrawals; others never come
-    /// again.
+    /// again. Blocks while 4,096 commands wait.
     pub fn acknowledge(&self, update: &Update) {
         // A client that has stopped gives it again.
         let _stopped = self.shared.command(Command::Acknowledge(update.id));
     }
 
     /// Watches for one more wallet, or for more items of one that is watched. Blocks since its
-    /// birthday are looked at again for it.
+    /// birthday are looked at again for it. Blocks while 4,096 commands wait.
     ///
     /// # Errors
-    /// An item that cannot be watched by the client's protocol.
+    /// An invalid id, an item that cannot be watched by the client's protocol, or the client has
+    /// stopped.
     pub fn watch(&self, id: impl Into<WalletId>, wallet: Wallet) -> Result<(), WalletError> {
         let id = id.into();
         check(&id, &wallet, self.protocol)?;
@@ -329,9 +330,8 @@ impl Drop for Client {
 
 /// Checks a wallet before it is watched.
 pub(crate) fn check(id: &WalletId, wallet: &Wallet, protocol: Protocol) -> Result<(), WalletError> {
-    let length = id.0.len();
-    if !(1..=255).contains(&length) {
-        return Err(WalletError::Name(length));
+    if !id.is_valid() {
+        return Err(WalletError::Id(id.clone()));
     }
     wallet.check(protocol).map_err(|cause| WalletError::Item { wallet: id.clone(), cause })
 }

@@ -13,13 +13,17 @@ use crate::net::pool::Pool;
 use crate::storage::Storage;
 use crate::updates::{Answer, Command, Shared};
 
-/// How long nothing may happen until the machine is told that time has passed.
+/// How long nothing may happen until the machine is told that time has passed: it wants a few ticks
+/// a second.
 const TICK: Duration = Duration::from_millis(200);
-/// How long writes are collected to be made durable together.
+/// How long writes are collected to be made durable together. An estimate: one sync to disk serves
+/// many writes, and hits are given out about this much later.
 const GROUP: Duration = Duration::from_millis(20);
-/// Most events of peers that are taken before anything else is looked at.
+/// Most events of peers that are taken before anything else is looked at. An estimate that bounds
+/// how long commands, ticks and writes wait.
 const BATCH: usize = 512;
-/// How often the addresses of peers are kept.
+/// How often the addresses of peers are kept. An estimate: each time all of them are written, and
+/// those that a kill loses are found again.
 const KEEP_ADDRESSES: Duration = Duration::from_mins(5);
 
 /// Where notes about connections go.

@@ -3,6 +3,7 @@
 use std::io;
 
 use chainsieve::bitcoin::BlockHash;
+use chainsieve::btc::bip157::ConfigError;
 use chainsieve::btc::client::{BlockError, File, ItemError, OpenError, WalletId};
 use thiserror::Error;
 
@@ -53,9 +54,12 @@ pub enum StartError {
     /// The data folder cannot be used.
     #[error("data folder: {0}")]
     Storage(#[from] StorageError),
-    /// What the data folder holds is of no use.
+    /// A checkpoint at a height that has none.
+    #[error(transparent)]
+    Checkpoint(ConfigError),
+    /// What the data folder holds cannot be used.
     #[error("data folder: {0}")]
-    Open(#[from] OpenError),
+    Open(OpenError),
     /// An item of a wallet cannot be watched.
     #[error(transparent)]
     Wallet(#[from] WalletError),
@@ -67,13 +71,22 @@ pub enum StartError {
     Thread(String),
 }
 
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Config(error) => Self::Checkpoint(error),
+            error => Self::Open(error),
+        }
+    }
+}
+
 /// Why a wallet cannot be watched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WalletError {
-    /// The name is empty or longer than 255 bytes.
-    #[error("a wallet's name of {0} bytes, it has from 1 to 255")]
-    Name(usize),
+    /// The id is invalid.
+    #[error("wallet {:?}: an id has 1 to {max} bytes, the first not zero", .0.0, max = WalletId::MAX_BYTES)]
+    Id(WalletId),
     /// An item that cannot be watched.
     #[error("wallet {wallet}: {cause}")]
     Item {

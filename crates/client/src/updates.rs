@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Most updates that wait for their reader.
     capacity: usize,
-    /// An update has come, or the end.
+    /// Notified on a new update, on room for a command, and at the end.
     reader: Condvar,
     /// There is room for an update, or a command, or it is time to stop.
     driver: Condvar,

@@ -196,7 +196,9 @@ fn what_cannot_be_watched_is_refused() {
     let no_push = Wallet::new(Birthday::Height(0), vec![Item::Script(ScriptBuf::from(vec![0x51]))]);
     let error = client.watch("w", no_push).unwrap_err().to_string();
     assert_eq!(error, "wallet w: item 0: BIP37 cannot watch a script that pushes no data");
-    assert_eq!(client.watch("", wallet(1)).unwrap_err(), WalletError::Name(0));
+    assert_eq!(client.watch("", wallet(1)).unwrap_err(), WalletError::Id("".into()));
+    let error = client.watch("\0a", wallet(1)).unwrap_err().to_string();
+    assert_eq!(error, "wallet \"\\0a\": an id has 1 to 255 bytes, the first not zero");
     client.shutdown().unwrap();
     assert!(Builder::new(Network::Regtest).start().is_err(), "nobody to call");
 }

@@ -23,7 +23,9 @@ use crate::btc::peer::{Grade, PeerId};
 
 /// Heights are `int` in Core: from here on no height is wanted, and no number overflows.
 const MAX_FIRST: u32 = i32::MAX as u32;
-/// Refuted hashes that are remembered for each height.
+/// Refuted hashes that are remembered for each height. An estimate that bounds the memory: peers
+/// that connect one after another can claim new hashes without end. A refuted hash beyond these is
+/// not recognised when it is claimed again, so that the block decides.
 const MAX_REFUTED: usize = 16;
 
 /// What follows from a peer's hashes.
@@ -567,14 +569,15 @@ impl Claims {
         let reopened = self.withdraw(|number, interval| {
             let open = interval.heights().iter().take_while(|_| interval.num_open() > 0);
             let first_open = open.clone().position(|at| at.answer == Answer::None);
-            // Without its claim there it would count for that of others.
+            // Limit the voucher to the heights below: without its differing claim, the peer would
+            // count as vouching for the others' hash there.
             let differed = dropped.iter().find(|&&height| interval_of(height) == number);
             let end = first_open.into_iter().chain(differed.map(|&height| place_of(height))).min();
             if let Some(end) = end {
                 interval.limit_voucher(peer, end);
             }
         });
-        // Who differs is not as easily one of many that have left; there are few.
+        // A peer with differing claims is kept by name, because a block may still convict it.
         if self.differing.keys().all(|&(_, claimant)| claimant != peer) {
             for interval in &mut self.intervals {
                 interval.count_together(peer);

@@ -9,6 +9,9 @@ use thiserror::Error;
 
 use super::CHECKPOINT_INTERVAL;
 
+/// Timeouts that an answer may take before its peer is disconnected.
+pub(crate) const SILENT_TIMEOUTS: u32 = 4;
+
 /// What a sync is set up with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -97,9 +100,14 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             peers: 8,
+            // One request covers the filters of an interval, so that four peers send at once. More
+            // would only keep claims further above what is answered.
             intervals: 4,
+            // Two peers with the most blocks in flight, 64 each; 38 MB of filters at most.
             inspections: 128,
+            // Bounds the filters: 16 heights, two for each of 8 peers, 300 kB each are 77 MB.
             disputes: 16,
+            // An estimate: some 3,000 filters of 20 kB.
             kept_bytes: 64 << 20,
             timeout: Duration::from_secs(30),
         }

@@ -86,8 +86,8 @@ impl Inspect<'_> {
         }
     }
 
-    /// Fetches what is missing of an inspection: first each filter claimed, then the block. It comes
-    /// last, since what it refutes is to be there: a claim whose filter was not seen is no lie.
+    /// Fetches what an inspection lacks: every claimed filter, then the block. The block comes last
+    /// because a claim counts as a lie only if its filter was received.
     fn go_on_with(
         &mut self,
         height: u32,
@@ -124,6 +124,8 @@ impl Inspect<'_> {
     /// Where more claims came, one after the other, than are kept, none counts, and the block
     /// alone answers.
     fn limit_claims(&mut self, height: u32, turn: &mut Turn<'_>) {
+        // One claim for each connected peer, and as many for peers that have left: with each claim
+        // a filter is kept, and peers that connect one after another bring new claims without end.
         let limit = self.config.limits.peers.saturating_mul(2);
         if self.claims.differing_at(height).count() <= limit {
             return;
@@ -181,14 +183,19 @@ impl Inspect<'_> {
         turn: &mut Turn<'_>,
     ) {
         let Some(inspection) = self.inspections.open_mut(height) else { return };
-        inspection.without_block.retain(|peer| self.peers.contains(*peer));
+        // A peer that has nothing now may have it later: it downloads the chain, or reads from a
+        // slow disk. Without asking again, a match would wait until another peer connects.
+        let (peers, timeout) = (&*self.peers, self.peers.timeout());
+        inspection.without_block.retain(|&peer, &mut since| {
+            peers.contains(peer) && turn.now.saturating_sub(since) <= timeout
+        });
         let at = inspection.at;
         inspection.is_asked = self.peers.brings_block(at.hash, turn.now);
         if inspection.is_asked {
             return;
         }
         let able = self.peers.iter().filter(|(id, peer)| {
-            !inspection.without_block.contains(id)
+            !inspection.without_block.contains_key(id)
                 && peer.height(turn.chain) >= Some(height)
                 && !peer.requests.has_block(at.hash)
         });
@@ -220,14 +227,15 @@ impl Inspect<'_> {
         if let Some(inspection) = self.inspections.open_mut(height)
             && inspection.at.hash == hash
         {
-            inspection.without_block.insert(id);
+            inspection.without_block.insert(id, turn.now);
         }
     }
 
     /// Takes a block; returns what it settles.
     ///
     /// # Errors
-    /// What becomes of the peer that was asked for it, if it is another.
+    /// The verdict on the peer if it was asked for the block and its transactions are not those of
+    /// the header.
     pub(super) fn take_block(
         &mut self,
         from: Option<PeerId>,
@@ -253,7 +261,7 @@ impl Inspect<'_> {
         if bound.witnesses() == Witnesses::Stripped
             && let Some(id) = from
         {
-            open.without_block.insert(id);
+            open.without_block.insert(id, turn.now);
             open.is_asked = false;
             return Ok(None);
         }

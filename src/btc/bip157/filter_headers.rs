@@ -21,7 +21,7 @@ use super::{
 use crate::btc::bip158::filter_header;
 use crate::btc::peer::PeerId;
 
-/// Disputed heights of one peer over which it is asked for no more claims.
+/// A peer that disputes this many heights is asked for no further filter hashes.
 const MAX_DIFFERING: usize = CHECKPOINT_INTERVAL as usize;
 
 /// The parts of a sync that comparing claims is decided between.
@@ -55,7 +55,7 @@ impl Compare<'_> {
         let known = peer.num_checkpoints();
         let first = self.claims.first_interval() as usize;
         let checkpoints = (height / CHECKPOINT_INTERVAL) as usize;
-        // One more follows from the hashes of its interval, which are asked for anyway.
+        // The last checkpoint follows from the hashes of its interval, which are requested anyway.
         if checkpoints > known && (known + 1 < first || checkpoints > known + 1) {
             let stop = turn.block_at(height).expect("at or below the tip");
             let message = GetCFCheckpt { filter_type: BASIC_FILTER, stop_hash: stop.hash };
@@ -125,7 +125,8 @@ impl Compare<'_> {
     /// Takes filter headers at the multiples of 1,000.
     ///
     /// # Errors
-    /// What becomes of the peer, if they answer nothing or contradict others.
+    /// The verdict on the peer if the message answers no request or contradicts earlier claims or a
+    /// trusted header.
     pub(super) fn take_checkpoints(
         &mut self,
         id: PeerId,
@@ -174,8 +175,8 @@ impl Compare<'_> {
     /// Takes the hashes of a range of filters.
     ///
     /// # Errors
-    /// What becomes of the peer, if they answer nothing, contradict others, or are known to be
-    /// false.
+    /// The verdict on the peer if the message answers no request, contradicts earlier claims or a
+    /// trusted header, or claims a hash that a block has refuted.
     pub(super) fn take_headers(
         &mut self,
         id: PeerId,

@@ -119,7 +119,7 @@ impl Fetch<'_> {
     /// Takes a filter that a peer sent.
     ///
     /// # Errors
-    /// What becomes of the peer, if nothing that it was asked explains it.
+    /// The verdict on the peer if the message answers no request or contradicts earlier claims.
     pub(super) fn take(
         &mut self,
         id: PeerId,

@@ -1,7 +1,7 @@
 //! The heights whose block is wanted: where peers dispute a filter, where the caller has a match,
 //! where a spot audit is due. A bounded number is fetched at a time; the others wait.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use bitcoin::bip158::FilterHash;
@@ -18,8 +18,8 @@ pub(super) struct Inspection {
     pub(super) why: Why,
     /// Filters claimed for it, by hash; from one who claims it, or the caller.
     pub(super) contents: BTreeMap<FilterHash, Vec<u8>>,
-    /// Who does not have the block.
-    pub(super) without_block: BTreeSet<PeerId>,
+    /// The peers that did not deliver the block, and when they said so.
+    pub(super) without_block: BTreeMap<PeerId, Duration>,
     /// That nobody has it was reported.
     pub(super) reported: bool,
     /// When it was begun.
@@ -36,7 +36,7 @@ impl Inspection {
             at,
             why: Why::Disputed,
             contents: BTreeMap::new(),
-            without_block: BTreeSet::new(),
+            without_block: BTreeMap::new(),
             reported: false,
             since: None,
             is_asked: false,
@@ -62,13 +62,15 @@ impl Inspection {
     }
 }
 
-/// Which inspections an event may have changed. All are many to look at for each filter and block.
+/// Which open inspections an event may have changed: looking at all of them for every filter and
+/// block would be too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Look {
-    /// Those that are begun.
+    /// Only those begun by this event.
     New,
-    /// And those whose block has not been asked for.
+    /// Those whose block is not requested yet.
     Waiting,
+    /// Every open inspection.
     All,
 }
 

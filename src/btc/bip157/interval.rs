@@ -38,7 +38,8 @@ pub(super) struct Height {
     /// All zeros after everyone's claim was refuted.
     pub(super) hash: FilterHash,
     pub(super) answer: Answer,
-    /// Peers claim others, which the block did not refute.
+    /// No filter is evidence: only the block answers. It did not decide between the hashes claimed,
+    /// all of them were refuted, the one left is suspicious, or too many peers differed.
     pub(super) ambiguous: bool,
     /// The filter equals that built from the block.
     pub(super) audited: bool,

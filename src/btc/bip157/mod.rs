@@ -46,11 +46,11 @@
 //! blocks (again for each rescan that the caller asks for), and each only up to the first lie
 //! that a block proves.
 //!
-//! Nor do they fill the memory by coming and going. Of those who have left, 32 are remembered for
-//! each 1,000 blocks; more are counted together, and lose their word together. Of refuted
-//! filters, 16 hashes are remembered for each height; more show that the block is to answer.
-//! Where more claims differ about a height than twice the peers allowed, none is kept, and its
-//! block answers. A block waits for filters in dispute for four timeouts at most.
+//! Nor can they fill the memory by reconnecting. Per 1,000 blocks, 32 departed peers are remembered
+//! one by one; further departed peers share one counter: if any of them is convicted, the claims of
+//! all are dropped. Per height, 16 refuted hashes are remembered; beyond that, the block itself is
+//! fetched. If more peers differ about a height than twice the peer limit, all claims about it are
+//! dropped and the block decides. A block waits for disputed filters at most four timeouts.
 //!
 //! # How blocks are fetched
 //! Each peer has at most 4 MB of blocks in flight, estimated by the size of recent ones, and at most
@@ -92,6 +92,7 @@ use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::headers::{BlockAt, ChainEvent};
 use crate::btc::peer::{Grade, PeerId};
 
+pub(crate) use config::SILENT_TIMEOUTS;
 pub use config::{Config, ConfigError, Limits};
 pub use persist::RestoreError;
 pub use sync::FilterSync;

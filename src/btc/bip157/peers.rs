@@ -149,7 +149,8 @@ impl Peer {
     fn check(&mut self, now: Duration, pace: Pace) -> Lateness {
         let overdue = self.requests.check(now, pace);
         if overdue.slow.is_some() {
-            // Each time it rests for twice as long.
+            // Each time it rests for twice as long, at most 1,024 timeouts (8.5 hours at 30 s):
+            // a peer that was slow for a while has its turn again.
             self.strikes = (self.strikes + 1).min(10);
             let rest = pace.timeout.saturating_mul(1 << self.strikes);
             self.rests_until = now.saturating_add(rest);

@@ -43,7 +43,9 @@ impl fmt::Display for Reason {
             Self::FalseBlock(hash) => {
                 write!(f, "it sent a block {hash} whose transactions are not those of its header")
             }
-            Self::Stalled(waited) => write!(f, "no answer about filters in {} s", waited.as_secs()),
+            Self::Stalled(overdue) => {
+                write!(f, "an answer about filters is overdue by {} s", overdue.as_secs())
+            }
             Self::TooManyPeers(limit) => write!(f, "more than {limit} peers"),
         }
     }

@@ -7,13 +7,13 @@ use bitcoin::BlockHash;
 use bitcoin::bip158::FilterHash;
 use core::time::Duration;
 
+use super::config::SILENT_TIMEOUTS;
 use crate::btc::headers::{BlockAt, HeaderChain};
 
-/// Timeouts that an overdue answer may take more until the peer is disconnected.
-const LAST_TIMEOUTS: u32 = 3;
 /// Stale requests for filters that are kept, for what may still come.
 const MAX_STALE: usize = 64;
-/// Filters of a request that have one timeout together.
+/// Filters of a request that have one timeout together. An estimate: some 65 kB/s with filters of
+/// 20 kB and 30 s.
 const FILTERS_PER_TIMEOUT: usize = 100;
 /// Blocks in flight that have one timeout together, or their bytes: 35 kB/s with the usual 30 s. A node
 /// that reads each small block from a slow disk, one after the other, is not overdue with the last.
@@ -356,7 +356,7 @@ impl Requests {
     /// Looks at the clock.
     pub(super) fn check(&mut self, now: Duration, pace: Pace) -> Overdue {
         let mut found = Overdue::default();
-        let last = pace.timeout.saturating_mul(LAST_TIMEOUTS);
+        let last = pace.timeout.saturating_mul(SILENT_TIMEOUTS - 1);
         // The clock may have been set back.
         self.last_block = self.last_block.min(now);
         for block in self.blocks.values_mut() {

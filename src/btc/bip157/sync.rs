@@ -112,7 +112,8 @@ impl FilterSync {
         }
         let look = self.look;
         self.inspect().go_on(look, &mut turn);
-        // A filter with which its peer is not done leaves nobody free who was not.
+        // Only the sender's state can have changed. While it still owes filters of a bulk request,
+        // no peer has become free.
         let sender = sender.and_then(|sender| self.peers.get(sender));
         if !sender.is_some_and(|sender| sender.requests.has_filters_in_bulk()) {
             self.fetch().ask(&mut turn);
@@ -342,7 +343,7 @@ impl FilterSync {
         begins_above(self.claims.first(), chain)
     }
 
-    /// What a peer sent has a verdict, if it is no answer.
+    /// Carries out the verdict on a peer whose message was not a valid answer.
     fn judge(&mut self, id: PeerId, taken: Result<(), Verdict>, turn: &mut Turn<'_>) {
         match taken {
             Ok(()) => {}

@@ -16,7 +16,8 @@ use crate::btc::bip158::{BoundBlock, Witnesses};
 use crate::btc::headers::HeaderChain;
 use crate::btc::peer::PeerId;
 
-/// Most blocks that are asked for at a time.
+/// Most blocks that are asked for at a time: as many as BIP157 has in flight from one peer, since
+/// one peer may be asked for all of them.
 const MAX_OPEN: usize = 64;
 
 /// Why a block is not delivered.
@@ -109,6 +110,8 @@ impl BlocksAsked {
                 let items = std::vec![Inventory::WitnessBlock(hash)];
                 actions.push(Action::Send(id, NetworkMessage::GetData(items)));
             } else if !open.tried.is_empty() || now.saturating_sub(open.since) > timeout * 2 {
+                // Without a peer, two timeouts are an estimate of how long one takes to connect:
+                // the caller must not wait for ever.
                 let error = BlockError::Unavailable { hash, peers: open.tried.len() };
                 given_up.push((hash, error));
             }
@@ -125,7 +128,9 @@ impl BlocksAsked {
         let hash = block.block_hash();
         let open = self.open.get_mut(&hash)?;
         let Ok(bound) = BoundBlock::bind(block, hash, network) else {
-            return Some(Action::Disconnect(from, Reason::FalseBlock(hash)));
+            // A peer that was not asked may pass on what others made up.
+            let was_asked = open.asked.is_some_and(|(id, _)| id == from);
+            return was_asked.then_some(Action::Disconnect(from, Reason::FalseBlock(hash)));
         };
         // Nothing commits to what is missing, so another peer may have all of it.
         if bound.witnesses() == Witnesses::Stripped {

@@ -22,14 +22,17 @@ use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::wallet::{Label, RelevantTransaction, Watched};
 
-/// Most requests that wait in the session; the others follow from the chain.
+/// Most requests that are pending in the session; the others follow from the chain. An estimate: 20
+/// times the usual [`Config::in_flight`](super::Config::in_flight), so that there is always one to
+/// send, and little is dropped when the session starts over.
 const MAX_PENDING: usize = 2_000;
-/// Most announced transactions that are remembered as asked for.
+/// Most announced transactions that are remembered as asked for. An estimate that bounds the memory
+/// and the search through them for each announcement.
 const MAX_ASKED: usize = 10_000;
-/// Most transactions that are asked for in one message.
+/// Most items of one `inv` that are looked at; further ones are passed over. An estimate that
+/// bounds what one message of a peer sets off: an `inv` may have 50,000 items.
 const MAX_GETDATA: usize = 1_000;
-/// How often a block is asked for until it is reported that nobody answers for it completely. It is
-/// still asked for then, but the waits between connections make that rare.
+/// After this many failed requests for a block it is reported as unavailable. Requests continue.
 const REPORT_AFTER: u32 = 4;
 
 /// Why a peer that filters is disconnected.
@@ -193,6 +196,7 @@ impl BloomFollower {
                 }
             }
             Event::Chain(events) => self.chain_changed(events, turn),
+            // The session has one connection: what other peers send answers none of its requests.
             Event::Message(id, message) if self.serving == Some(id) => {
                 if let NetworkMessage::Inv(items) = &message {
                     self.announced(id, items, turn);
@@ -281,6 +285,7 @@ impl BloomFollower {
     fn request(&mut self, turn: &mut Turn<'_>) {
         let Some(height) = self.serving.and_then(|id| self.peers.get(&id)).copied() else { return };
         let room = MAX_PENDING.saturating_sub(self.session.pending_requests());
+        // In batches: one block for each answer would cost the session an event each.
         if room < MAX_PENDING / 2 {
             return;
         }
@@ -366,7 +371,7 @@ impl BloomFollower {
             session::Finding::Block(closed) => {
                 self.progress += 1;
                 let hash = closed.proof().block_hash;
-                // It is asked for again, so this answer is none.
+                // Superseded: the height is requested again, so this answer does not count.
                 if !closed.counts() {
                     return None;
                 }
@@ -418,8 +423,16 @@ impl BloomFollower {
             session::Finding::LimitReached(count) => {
                 turn.actions.push(Action::Report(Finding::CoinLimit(count)));
             }
-            // Chance, or no proof of anything.
-            _ => {}
+            // Honest peers cause the first four too; `Wallet::check` has refused what cannot be
+            // watched; the client sends no claims, so that the last three do not come.
+            session::Finding::FalsePositive(..)
+            | session::Finding::NotInTree { .. }
+            | session::Finding::NotDelivered { .. }
+            | session::Finding::Unrequested(_)
+            | session::Finding::Unwatchable(_)
+            | session::Finding::Omission { .. }
+            | session::Finding::FalseHeight { .. }
+            | session::Finding::NoEvidence(..) => {}
         }
         None
     }
@@ -462,6 +475,8 @@ impl BloomFollower {
             return None;
         }
         if let Some(place) = found.place {
+            // No Reorganized: loading the new scripts makes the session supersede what is in flight
+            // (Finding::Refilter).
             self.roll_back(place.block.height);
         }
         Some(session::Event::Watch(new_items(turn)))
@@ -505,6 +520,7 @@ fn given(coins: Vec<(OutPoint, ScriptBuf)>) -> impl Iterator<Item = Watched> {
 /// What the wallets have added, as a session takes it.
 fn new_items(turn: &mut Turn<'_>) -> Vec<Watched> {
     let new = turn.wallets.take_new().into_iter();
+    // `Wallet::history` is dropped: a session counts every history as unknown.
     let watched = new.filter_map(|new| match (new.outpoint, new.script) {
         (Some(outpoint), script) => Some(Watched::OutPoint { outpoint, script }),
         (None, Some(script)) => Some(Watched::Script { script, label: new.label }),

@@ -16,7 +16,7 @@ use super::filter_cache;
 use super::follower::{Action, Event, Turn, disconnected};
 use super::wallets::Wallets;
 use super::{Evidence, Finding, Graded, Hit, Reason, Received, Spent, WalletId, Why};
-use crate::btc::bip157::{self, Config, FilterSync, ScanBlock, VerifiedFilter};
+use crate::btc::bip157::{self, Config, FilterSync, SILENT_TIMEOUTS, ScanBlock, VerifiedFilter};
 use crate::btc::bip158::{
     Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts, filter_hash,
 };
@@ -28,11 +28,9 @@ use crate::simd::Backend;
 /// Bytes of blocks that are held. Over them, blocks are scanned out of order, and what that may
 /// miss is asked again.
 const MAX_HELD: usize = 64 << 20;
-/// How many timeouts pass until a peer that sends nothing is disconnected.
-const SILENT_AFTER: u32 = 4;
 /// How often many heights are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Up to this many heights are looked at each time.
+/// Up to this many heights, `is_caught_up` checks every time; above, at most once per `LOOK_EVERY`.
 const FEW: u32 = 2_000;
 
 /// A block to scan, and who sent it.
@@ -236,7 +234,8 @@ impl FilterFollower {
                 .map(|hash| crate::btc::headers::BlockAt { height, hash });
             let Some(at) = at else { break };
             let filter = kept.get(&height).filter(|(block, _)| *block == at.hash);
-            // Where the block was scanned, or no answer counts, the filter may be none that counts.
+            // A kept filter counts only while its height has a grade from filters: after a scan it
+            // may be a refuted one.
             let grade = self.sync.grade(height).filter(|grade| *grade != Grade::Scanned);
             match (filter, grade) {
                 (Some((_, content)), Some(grade))
@@ -325,7 +324,7 @@ impl FilterFollower {
                 turn.actions.push(Action::Graded(Graded { from, to, grade }));
             }
             bip157::Action::Report(finding) => Self::report(finding, turn),
-            // What a rollback takes along is gone since the chain changed.
+            // Already handled in `chain_changed`.
             bip157::Action::Rollback(_) => {}
         }
     }
@@ -508,7 +507,7 @@ impl FilterFollower {
         }
         // A peer that sends nothing is disconnected after so long, and would be waited for again
         // each time that it comes back.
-        if now.saturating_sub(since) > self.timeout * SILENT_AFTER {
+        if now.saturating_sub(since) > self.timeout * SILENT_TIMEOUTS {
             return true;
         }
         if now < self.look && end.saturating_sub(first) > FEW {

@@ -23,8 +23,8 @@ pub(super) enum Event<'a> {
     /// The chain has changed: all events of one change.
     Chain(&'a [ChainEvent]),
     Message(PeerId, NetworkMessage),
-    /// The wallets watch more, or less: everything from this height on is wanted for what is new.
-    /// With the coins that are known of it.
+    /// The watched set has changed. `Some(from)`: items were added, blocks from this height on are
+    /// answered again, with the coins already known. `None`: items were removed.
     Watch(Option<u32>, Vec<(OutPoint, ScriptBuf)>),
     Tick,
 }
@@ -39,7 +39,7 @@ pub(super) enum Action {
     Graded(Graded),
     Reopened(u32, u32),
     Report(Finding),
-    /// The same, of several peers; their names are the client's.
+    /// Peers claim different filters; the client replaces ids by names.
     Disputed(BlockAt, Vec<(bitcoin::bip158::FilterHash, Vec<PeerId>)>),
     /// A filter to keep for later.
     Keep(BlockAt, Vec<u8>),

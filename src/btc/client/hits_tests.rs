@@ -1,9 +1,11 @@
 //! The journal of hits: cut at each byte, with each bit turned, and what a scan may count on.
 
 use bitcoin::hashes::Hash as _;
-use bitcoin::{Amount, TxOut, absolute, transaction};
+use bitcoin::{Amount, OutPoint, ScriptBuf, TxOut, absolute, transaction};
 
+use super::super::{Evidence, Owner, Received, Spent, Why};
 use super::*;
+use crate::btc::headers::BlockAt;
 
 /// A transaction that pays `number` to output 0, which is the wallet's.
 pub(in super::super) fn hit(number: u32, block: Option<BlockAt>) -> Hit {
@@ -65,7 +67,7 @@ fn journal() -> (Vec<u8>, Vec<usize>) {
 /// What a journal says: hits, acknowledgements, withdrawals.
 fn says(hits: &Hits) -> (Vec<(Key, bool)>, Vec<Key>, u64) {
     let entries = hits.entries.iter().map(|(key, entry)| (key.clone(), entry.acknowledged));
-    (entries.collect(), hits.withdrawn.keys().cloned().collect(), hits.written)
+    (entries.collect(), hits.withdrawn.keys().cloned().collect(), hits.events)
 }
 
 #[test]
@@ -114,13 +116,13 @@ fn a_rewritten_journal_says_the_same_of_hits() {
     for end in ends {
         let mut hits = Hits::replay(&bytes[..end]);
         let before = says(&hits);
-        let noted = hits.written();
+        let noted = hits.events();
         let rewritten = hits.rewrite();
         assert_eq!(hits.length(), rewritten.len() as u64);
         let again = Hits::replay(&rewritten);
         let after = says(&again);
         assert_eq!((&after.0, &after.1), (&before.0, &before.1));
-        assert_eq!((again.written(), again.lost_since(noted)), (hits.written(), None));
+        assert_eq!((again.events(), again.lost_since(noted)), (hits.events(), None));
         // What was noted before may rest on what the file does not tell any more.
         assert_eq!(again.lost_since(noted - 1), Some(1));
     }
@@ -132,24 +134,24 @@ fn progress_counts_no_further_than_its_hits() {
     for height in 1..=6 {
         hits.add(&of("a"), &mut hit(height, Some(at(height))), &mut bytes);
     }
-    let noted = hits.written();
+    let noted = hits.events();
     assert_eq!(hits.lost_since(noted), None);
     // A file that was lost.
     assert_eq!(Hits::default().lost_since(noted), Some(0));
     hits.roll_back(4, &mut bytes);
-    assert_eq!((hits.lost_since(noted), hits.lost_since(hits.written())), (Some(5), None));
+    assert_eq!((hits.lost_since(noted), hits.lost_since(hits.events())), (Some(5), None));
     hits.roll_back(2, &mut bytes);
     hits.add(&of("a"), &mut hit(30, Some(at(30))), &mut bytes);
-    let later = hits.written();
+    let later = hits.events();
     hits.roll_back(20, &mut bytes);
     assert_eq!((hits.lost_since(noted), hits.lost_since(later)), (Some(3), Some(21)));
     // Forgotten hits are found again only by another scan.
-    assert!(!hits.forgotten_since(&of("a"), hits.written()));
-    let noted = hits.written();
+    assert!(!hits.forgotten_since(&of("a"), hits.events()));
+    let noted = hits.events();
     hits.forget(&of("a"), &mut bytes);
     for hits in [&hits, &Hits::replay(&bytes)] {
         assert!(hits.forgotten_since(&of("a"), noted) && !hits.forgotten_since(&of("b"), noted));
-        assert!(!hits.forgotten_since(&of("a"), hits.written()));
+        assert!(!hits.forgotten_since(&of("a"), hits.events()));
     }
 }
 

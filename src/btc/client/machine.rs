@@ -9,9 +9,9 @@ use std::vec::Vec;
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::ServiceFlags;
-use bitcoin::p2p::message::{MAX_INV_SIZE, NetworkMessage};
+use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::{GetHeadersMessage, Inventory};
-use bitcoin::{BlockHash, FeeRate, OutPoint, ScriptBuf, Transaction, Txid};
+use bitcoin::{BlockHash, FeeRate, OutPoint, ScriptBuf, Transaction};
 use thiserror::Error;
 
 use super::blocks_asked::BlocksAsked;
@@ -33,17 +33,13 @@ use crate::btc::bip37::session::{self, FilterPolicy, Session};
 use crate::btc::bip157::{self, FilterSync};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderFileError};
 use crate::btc::peer::PeerId;
-use crate::btc::protocol::PROTOCOL_VERSION;
+use crate::btc::protocol::{MAX_INV_SIZE, PROTOCOL_VERSION};
 
-/// How often the state is written while it changes.
+/// How often the state is written while it changes. An estimate: a kill costs at most this much of
+/// the scan, and never a hit; each write has the whole state, with BIP157 some 33 bytes a height.
 const SAVE_EVERY: Duration = Duration::from_secs(15);
 /// How often progress is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// What the ids of wallets begin with that find broadcast transactions in blocks; callers' ids
-/// never do.
-const INTERNAL: char = '\0';
-/// Most bytes of a wallet's id: files have them with a length of two bytes.
-const MAX_ID: usize = 1_000;
 
 /// Why a client cannot go on from what its storage kept.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -325,12 +321,12 @@ impl Client {
             Event::Connected(id, info) => self.connected(id, info, now),
             Event::Disconnected(id) => self.forget_peer(id, now),
             Event::Message(id, message) => self.message(id, message, now),
-            Event::Watch(id, _) if is_internal(&id) || id.0.len() > MAX_ID => {
+            Event::Watch(id, _) if !id.is_valid() => {
                 let finding = Finding::WalletRefused(id);
                 self.outbox.push(None, false, News::Finding(finding));
             }
             Event::Watch(id, wallet) => self.watch(&id, *wallet, now),
-            Event::Forget(id) if is_internal(&id) => {}
+            Event::Forget(id) if id.is_internal() => {}
             Event::Forget(id) => self.forget_wallet(&id, now),
             Event::Rescan(from) => self.follow_with(now, |follower, turn| {
                 follower.rescan(from.max(follower.first()), turn);
@@ -593,7 +589,7 @@ impl Client {
         let mut news = Vec::new();
         for (wallet, mut hit) in hits {
             hit.peer.clone_from(&peer);
-            if is_internal(&wallet) {
+            if wallet.is_internal() {
                 let Some((at, _)) = hit.place else { continue };
                 // Another transaction may pay to the same script.
                 if self.broadcasts.set_mined(&hit.txid, at) {
@@ -694,7 +690,7 @@ impl Client {
         self.wallets.remove(id);
         self.outbox.forget(id);
         // Of an internal wallet there are none.
-        if !is_internal(id) {
+        if !id.is_internal() {
             self.hits.forget(id, &mut self.journal);
             self.flush_journal();
         }
@@ -743,7 +739,7 @@ impl Client {
             self.roll_back(lowest.saturating_sub(1), Vec::new());
         }
         let mut again: Option<u32> = saved.and_then(|saved| saved.again);
-        let lost = saved.and_then(|saved| self.hits.lost_since(saved.written));
+        let lost = saved.and_then(|saved| self.hits.lost_since(saved.journal_events));
         again = again.into_iter().chain(lost).min();
         let ids: Vec<_> = self.wallets.ids().cloned().collect();
         for id in &ids {
@@ -759,11 +755,11 @@ impl Client {
             });
             // A scan that was saved before the wallet was forgotten rests on hits that are gone.
             let is_forgotten =
-                saved.is_some_and(|saved| self.hits.forgotten_since(id, saved.written));
+                saved.is_some_and(|saved| self.hits.forgotten_since(id, saved.journal_events));
             let from = if was_asked && !is_forgotten { advanced } else { since };
             again = again.into_iter().chain(from).min();
         }
-        // Lower heights are wanted by nobody.
+        // No wallet wants lower heights.
         let again = again.map(|again| again.max(first));
         let coins: Vec<_> = ids.iter().flat_map(|id| self.coins(id)).collect();
         let used: BTreeSet<_> = coins.iter().flat_map(|(_, s)| self.wallets.labels(s)).collect();
@@ -869,7 +865,7 @@ impl Client {
     }
 
     fn broadcast(&mut self, tx: Transaction, fee_rate: Option<FeeRate>, now: Duration) {
-        let wallet = broadcast_wallet(&tx.compute_txid());
+        let wallet = WalletId::of_broadcast(&tx.compute_txid());
         if self.config.protocol != Protocol::HeadersOnly && !self.wallets.contains(&wallet) {
             // A block with it is found by the scripts that it pays to, of which one is enough. It
             // may be in the last block already.
@@ -884,7 +880,7 @@ impl Client {
             }
         }
         for dropped in self.broadcasts.add(tx, fee_rate, now) {
-            self.forget_wallet(&broadcast_wallet(&dropped), now);
+            self.forget_wallet(&WalletId::of_broadcast(&dropped), now);
         }
     }
 
@@ -944,14 +940,14 @@ impl Client {
 
     /// What the state is now, but for what only the follower knows.
     fn saved_now(&self) -> Saved {
-        let wallets = self.wallets.ids().filter(|id| !is_internal(id)).map(|id| {
+        let wallets = self.wallets.ids().filter(|id| !id.is_internal()).map(|id| {
             let digest = self.wallets.digest(id).unwrap_or_default();
             let first = self.wallets.first(id, self.chain()).unwrap_or_default();
             let next = self.wallets.next_indices(id);
             (id.clone(), SavedWallet { digest, first, next })
         });
         Saved {
-            written: self.hits.written(),
+            journal_events: self.hits.events(),
             first: self.follower.as_ref().map_or_else(|| self.first_wanted(), Follower::first),
             wallets: wallets.collect(),
             ..Saved::default()
@@ -1003,15 +999,6 @@ impl Client {
             self.reported = (steps, now);
         }
     }
-}
-
-/// The wallet that finds a broadcast transaction in blocks.
-fn broadcast_wallet(txid: &Txid) -> WalletId {
-    WalletId(std::format!("{INTERNAL}{txid}"))
-}
-
-fn is_internal(id: &WalletId) -> bool {
-    id.0.starts_with(INTERNAL)
 }
 
 fn services(protocol: Protocol) -> ServiceFlags {

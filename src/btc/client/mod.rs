@@ -25,11 +25,13 @@
 mod blocks_asked;
 mod bloom;
 mod broadcast;
+mod bytes;
 mod filter_cache;
 mod filters;
 mod follower;
 pub mod header_sync;
 mod hits;
+mod journal;
 mod machine;
 mod outbox;
 mod state;
@@ -101,9 +103,11 @@ pub struct Config {
     /// BIP157: bytes of filters that are kept, so that a rescan downloads nothing twice; 0 keeps
     /// none.
     pub kept_filters: u64,
-    /// BIP37: share of foreign elements that match the filter.
+    /// BIP37: share of foreign elements that match the filter. In (0, 1), 1e-5 by default; a rate
+    /// that no filter meets is reported as [`Finding::NoFilter`].
     pub fpr: f64,
-    /// BIP37: requests under way at a time.
+    /// BIP37: requests in flight at a time, from 1 to 2,000; 100 by default. With 0 no block is
+    /// requested, and a larger number has no further effect.
     pub in_flight: usize,
 }
 
@@ -127,9 +131,32 @@ impl Config {
     }
 }
 
-/// A wallet's name, chosen by the caller.
+/// A wallet's name, chosen by the caller: see [`is_valid`](Self::is_valid).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WalletId(pub String);
+
+impl WalletId {
+    /// What the ids begin with of wallets that find broadcast transactions in blocks.
+    const INTERNAL: char = '\0';
+    /// The most bytes of an id, so that files hold few bytes for it in each hit.
+    pub const MAX_BYTES: usize = 255;
+
+    /// Returns `true` if a caller's wallet can have this id: it has 1 to
+    /// [`MAX_BYTES`](Self::MAX_BYTES) bytes and does not begin with a zero byte, as the client's
+    /// own ids do.
+    pub fn is_valid(&self) -> bool {
+        (1..=Self::MAX_BYTES).contains(&self.0.len()) && !self.is_internal()
+    }
+
+    fn is_internal(&self) -> bool {
+        self.0.starts_with(Self::INTERNAL)
+    }
+
+    /// The wallet that finds a broadcast transaction in blocks.
+    fn of_broadcast(txid: &Txid) -> Self {
+        Self(std::format!("{}{txid}", Self::INTERNAL))
+    }
+}
 
 impl fmt::Display for WalletId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -224,7 +251,7 @@ pub enum File {
     Journal,
     /// How far the scan is.
     State,
-    /// Filters of the 1,000 blocks that end at 1,000 times this number.
+    /// Filters of heights 1,000·(n−1)+1 to 1,000·n; file 0 holds the genesis block's.
     Filters(u32),
 }
 
@@ -451,16 +478,17 @@ pub enum Finding {
     /// A transaction of 64 bytes in this block, which cannot be told from an inner node of the
     /// merkle tree, was passed over.
     Refused(BlockAt, Txid),
-    /// More unconfirmed transactions than are kept: further ones are passed over until a block has
-    /// them.
+    /// BIP37: more unconfirmed transactions than are kept. Further ones are passed over until a
+    /// block has them.
     UnconfirmedLimit(usize),
-    /// This many coins are over the limit: their spends are not seen.
+    /// BIP37: this many coins are over the limit. Their spends are not seen.
     CoinLimit(usize),
-    /// What the Bloom filter tells its peer.
+    /// BIP37: what the filter tells its peer.
     Privacy(crate::btc::bip37::session::PrivacyReport),
-    /// No Bloom filter has room for what is watched. The one before stays.
+    /// BIP37: no filter has room for what is watched, or the rate asked for. No block is answered
+    /// any more.
     NoFilter(crate::btc::bip37::SizingError),
-    /// The Bloom filter is loaded afresh.
+    /// BIP37: the filter is loaded afresh.
     FilterRefreshed(crate::btc::bip37::session::RefreshReason),
     /// A peer lacks a service that the client needs: it is asked for headers only.
     LacksService(String, ServiceFlags),
@@ -468,8 +496,7 @@ pub enum Finding {
     HeadersCut(u64),
     /// An item of this wallet cannot be watched, so that nothing new of it is.
     ItemRefused(WalletId, ItemError),
-    /// A wallet with this id cannot be watched: it has more than 1,000 bytes, or begins with a zero
-    /// byte, as the client's own have.
+    /// A wallet with this id cannot be watched: see [`WalletId::is_valid`].
     WalletRefused(WalletId),
     /// What was kept of the scan is of no use, and the scan starts over.
     StartedOver(RestoreError),
@@ -489,7 +516,7 @@ pub enum Reason {
     #[error(transparent)]
     Bloom(bloom::Reason),
     /// More items in one `inv` than the protocol allows.
-    #[error("inv of {0} items, the limit is {max}", max = bitcoin::p2p::message::MAX_INV_SIZE)]
+    #[error("inv of {0} items, the limit is {max}", max = crate::btc::protocol::MAX_INV_SIZE)]
     Inventory(usize),
     /// A block with the hash asked for, and not with its transactions.
     #[error("it sent a block {0} whose transactions are not those of its header")]

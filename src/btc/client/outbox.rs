@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;
 
-use super::hits::Key;
+use super::journal::Key;
 use super::{News, Update, UpdateId, WalletId, Write, WriteId};
 
 /// What an update is about, once it is acknowledged.

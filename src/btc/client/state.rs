@@ -11,13 +11,13 @@
 //! Numbers are little-endian. `again` is 0 or 1 and a height u32.
 
 use std::collections::BTreeMap;
-use std::string::String;
 use std::vec::Vec;
 
-use bitcoin::hashes::{Hash as _, sha256d};
+use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network};
 use thiserror::Error;
 
+use super::bytes::{checksum, number, push_text, take, text};
 use super::{Protocol, WalletId};
 use crate::btc::headers::HeaderChain;
 
@@ -63,6 +63,8 @@ impl SavedBloom {
         {
             self.answered.push((at, hash));
             height = at.checked_sub(step);
+            // As in a block locator of `getheaders`: few entries, and after a reorganisation one of
+            // them is not far below the fork.
             if self.answered.len() > 10 {
                 step = step.saturating_mul(2);
             }
@@ -90,8 +92,8 @@ pub(super) struct SavedWallet {
 /// What is kept of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Saved {
-    /// How much of the journal was written.
-    pub(super) written: u64,
+    /// The value of [`Hits::events`](super::hits::Hits::events) when this was saved.
+    pub(super) journal_events: u64,
     pub(super) first: u32,
     /// The lowest height that is to be answered again.
     pub(super) again: Option<u32>,
@@ -106,16 +108,13 @@ impl Saved {
         let mut bytes = MAGIC.to_vec();
         bytes.extend([VERSION, code(protocol)]);
         bytes.extend(network.magic().to_bytes());
-        bytes.extend(self.written.to_le_bytes());
+        bytes.extend(self.journal_events.to_le_bytes());
         bytes.extend(self.first.to_le_bytes());
         bytes.push(self.again.is_some().into());
         bytes.extend(self.again.unwrap_or(0).to_le_bytes());
         push_count(self.wallets.len(), &mut bytes);
         for (id, SavedWallet { digest, first, next }) in &self.wallets {
-            let name = id.0.as_bytes();
-            let length = u16::try_from(name.len()).unwrap_or(u16::MAX);
-            bytes.extend(length.to_le_bytes());
-            bytes.extend(name.iter().take(length.into()));
+            push_text(&id.0, &mut bytes);
             bytes.extend(digest);
             bytes.extend(first.to_le_bytes());
             push_count(next.len(), &mut bytes);
@@ -163,19 +162,16 @@ fn read(rest: &mut &[u8]) -> Option<(Saved, (u8, [u8; 4]))> {
     let [_, protocol] = take(rest)?;
     let magic = take(rest)?;
     let mut saved = Saved {
-        written: u64::from_le_bytes(take(rest)?),
+        journal_events: u64::from_le_bytes(take(rest)?),
         first: number(rest)?,
         ..Saved::default()
     };
     let [has_again] = take(rest)?;
     saved.again = Some(number(rest)?).filter(|_| has_again == 1);
     for _ in 0..number(rest)? {
-        let length = u16::from_le_bytes(take(rest)?);
-        let (name, left) = rest.split_at_checked(length.into())?;
-        *rest = left;
+        let id = WalletId(text(rest)?);
         let (digest, first) = (take(rest)?, number(rest)?);
         let next = (0..number(rest)?).map(|_| number(rest)).collect::<Option<_>>()?;
-        let id = WalletId(String::from_utf8_lossy(name).into_owned());
         saved.wallets.insert(id, SavedWallet { digest, first, next });
     }
     (saved.bloom.tweak, saved.bloom.capacity) = (number(rest)?, number(rest)?);
@@ -198,21 +194,6 @@ fn push_count(count: usize, bytes: &mut Vec<u8>) {
     bytes.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, rest) = from.split_first_chunk()?;
-    *from = rest;
-    Some(*taken)
-}
-
-fn number(from: &mut &[u8]) -> Option<u32> {
-    take(from).map(u32::from_le_bytes)
-}
-
-fn checksum(bytes: &[u8]) -> [u8; 4] {
-    let hash = sha256d::Hash::hash(bytes).to_byte_array();
-    *hash.first_chunk().expect("32 bytes")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,7 +202,7 @@ mod tests {
         let wallet =
             |byte| SavedWallet { digest: [byte; 32], first: byte.into(), next: std::vec![3, 9] };
         Saved {
-            written: 1 << 40,
+            journal_events: 1 << 40,
             first: 7,
             again: Some(0),
             wallets: BTreeMap::from([("a".into(), wallet(1)), ("".into(), wallet(2))]),

@@ -14,6 +14,7 @@ use bitcoin::{OutPoint, PublicKey, Script, ScriptBuf};
 use thiserror::Error;
 
 use super::{Owner, Protocol, WalletId};
+use crate::btc::bip37::session::element_of;
 use crate::btc::descriptors::DescriptorError;
 use crate::btc::headers::HeaderChain;
 use crate::btc::wallet::{History, Keychain, KeychainScript, Keychains, Label, LookAhead};
@@ -79,7 +80,8 @@ impl Birthday {
 pub struct Wallet {
     /// The first block to look at: nothing was used before, unless `history` says otherwise.
     pub birthday: Birthday,
-    /// Whether the items may have been used before the birthday.
+    /// Whether the items may have been used before the birthday. Used by BIP157 only: BIP37 counts
+    /// it as unknown.
     pub history: History,
     /// What it watches. The order gives items their numbers.
     pub items: Vec<Item>,
@@ -217,8 +219,7 @@ fn check(expanded: &[Expanded], protocol: Protocol) -> Result<(), ItemCause> {
             }
             // A coin is matched by its outpoint.
             (Protocol::Bip37, Some(script))
-                if outpoint.is_none()
-                    && crate::btc::script::pushes(script.as_bytes()).all(<[u8]>::is_empty) =>
+                if outpoint.is_none() && element_of(script).is_none() =>
             {
                 return Err(ItemCause::NoPush);
             }

@@ -161,8 +161,9 @@ impl fmt::Display for Finding {
             Self::ItemRefused(wallet, error) => write!(f, "wallet {wallet}: {error}"),
             Self::WalletRefused(id) => write!(
                 f,
-                "a wallet's id of {} bytes is too long, or begins with a zero byte",
-                id.0.len()
+                "wallet {:?}: an id has 1 to {} bytes, the first not zero",
+                id.0,
+                super::WalletId::MAX_BYTES
             ),
             Self::StartedOver(error) => {
                 write!(f, "what was kept of the scan is of no use: {error}: it starts over")

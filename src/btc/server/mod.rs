@@ -72,13 +72,13 @@ use alloc::vec::Vec;
 
 use bitcoin::Transaction;
 use bitcoin::p2p::ServiceFlags;
-use bitcoin::p2p::message::{MAX_INV_SIZE, NetworkMessage};
+use bitcoin::p2p::message::NetworkMessage;
 use thiserror::Error;
 
 use crate::btc::bip37::PayloadError;
 use crate::btc::protocol::{
-    MAX_LOCATOR_SIZE, MAX_SUBVERSION_LENGTH, MIN_PEER_PROTO_VERSION, PEER_CONNECT_TIMEOUT,
-    TIMEOUT_INTERVAL,
+    MAX_INV_SIZE, MAX_LOCATOR_SIZE, MAX_SUBVERSION_LENGTH, MIN_PEER_PROTO_VERSION,
+    PEER_CONNECT_TIMEOUT, TIMEOUT_INTERVAL,
 };
 
 pub use mempool::{

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use bitcoin::block::Header;
 use bitcoin::p2p::ServiceFlags;
 use bitcoin::p2p::address::Address;
-use bitcoin::p2p::message::{MAX_INV_SIZE, NetworkMessage};
+use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::{GetBlocksMessage, GetHeadersMessage, Inventory};
 use bitcoin::p2p::message_network::VersionMessage;
 use bitcoin::{BlockHash, Transaction};
@@ -21,8 +21,8 @@ use super::outbox::Outbox;
 use super::{Action, Config, Event, Reason, ServedChain, Violation};
 use crate::btc::bip37::{AddedData, BloomFilter, PayloadError};
 use crate::btc::protocol::{
-    FEEFILTER_VERSION, MAX_LOCATOR_SIZE, MAX_SUBVERSION_LENGTH, MIN_PEER_PROTO_VERSION,
-    PROTOCOL_VERSION, USER_AGENT,
+    FEEFILTER_VERSION, MAX_INV_SIZE, MAX_LOCATOR_SIZE, MAX_SUBVERSION_LENGTH,
+    MIN_PEER_PROTO_VERSION, PROTOCOL_VERSION, USER_AGENT,
 };
 
 /// The most blocks that `getblocks` is answered with (`ProcessMessage`, `nLimit`).

@@ -1,12 +1,11 @@
-//! Blocks of regtest for the tests of a node. The command's tests take this file too, so that
-//! `bitcoin` is whatever the module above calls so.
+//! Blocks of regtest for the tests of a node.
 
-use super::bitcoin::absolute::LockTime;
-use super::bitcoin::block::{Header, Version};
-use super::bitcoin::constants::genesis_block;
-use super::bitcoin::hashes::Hash as _;
-use super::bitcoin::script::Builder;
-use super::bitcoin::{
+use bitcoin::absolute::LockTime;
+use bitcoin::block::{Header, Version};
+use bitcoin::constants::genesis_block;
+use bitcoin::hashes::Hash as _;
+use bitcoin::script::Builder;
+use bitcoin::{
     Amount, Block, BlockHash, CompactTarget, Network, OutPoint, ScriptBuf, Sequence, Transaction,
     TxIn, TxMerkleNode, TxOut, Witness, transaction,
 };

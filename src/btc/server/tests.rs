@@ -6,9 +6,6 @@ use bitcoin::{Block, Network};
 
 use super::{Added, ServedChain};
 
-// For the file below, which the command's tests take too.
-use bitcoin;
-
 #[path = "regtest_blocks.rs"]
 pub(super) mod regtest_blocks;
 

@@ -143,6 +143,12 @@ impl Bcoin {
         parse(&self.rpc.call("sendrawtransaction", &json!([serialize_hex(transaction)])))
     }
 
+    /// Returns `true` if its memory pool holds this transaction.
+    pub(crate) fn has_unconfirmed(&self, txid: Txid) -> bool {
+        let pool = self.rpc.call("getrawmempool", &json!([]));
+        pool.as_array().expect("ids").iter().any(|id| *id == txid.to_string())
+    }
+
     /// The transactions that its index of addresses lists under a script's hash. Only
     /// with the chain in memory: on disk, with a `leveldown` that Node.js of today loads, it lists none.
     pub(crate) fn transactions_of(&self, script: &Script) -> BTreeSet<Txid> {

@@ -4,6 +4,7 @@ use chainsieve::bitcoin::consensus::encode::serialize;
 use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::{Network, Script};
+use chainsieve::btc::protocol::default_port;
 
 /// A chain as its peers know it. The rules of its headers are those of `network`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,16 +45,6 @@ impl Chain {
 impl From<Network> for Chain {
     fn from(network: Network) -> Self {
         Self::new(network)
-    }
-}
-
-fn default_port(network: Network) -> u16 {
-    match network {
-        Network::Testnet => 18_333,
-        Network::Testnet4 => 48_333,
-        Network::Signet => 38_333,
-        Network::Regtest => 18_444,
-        Network::Bitcoin => 8_333,
     }
 }
 

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 
-use super::frame::{Frame, FrameError, MAX_PAYLOAD, read_frame, write_message};
+use super::frame::{Frame, FrameError, HEADER, MAX_PAYLOAD, read_frame, write_message};
 use super::timed::Timed;
 
 /// Bytes of received messages that are queued for one peer: one message of the greatest length.
-pub const MAX_QUEUED: usize = MAX_PAYLOAD as usize + 24;
+pub const MAX_QUEUED: usize = MAX_PAYLOAD as usize + HEADER;
 /// Messages queued to be sent to one peer.
 pub const MAX_OUT: usize = 64;
 /// Timeout for the next message of a peer. It is pinged before.

@@ -13,7 +13,7 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use super::events::CallError;
 use super::frame::{FrameError, read_message, write_message};
 use super::gossip::{Heard, heard};
-use super::handshake::{Ours, Theirs, shake_hands};
+use super::handshake::{Ours, TIME_LIMIT, Theirs, shake_hands};
 use super::socks;
 use super::target::{Host, Target};
 use super::timed::Timed;
@@ -22,8 +22,6 @@ use super::timed::Timed;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Timeout of a connection through a proxy, which may build a circuit first.
 const PROXY_TIME: Duration = Duration::from_mins(1);
-/// Timeout of the handshake.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(20);
 /// Timeout of the addresses of a seed: Core sends them within half a minute or so.
 const FETCH_TIME: Duration = Duration::from_mins(2);
 /// Messages that are read of a seed before its addresses.
@@ -52,7 +50,7 @@ pub(crate) fn call(target: &Target, ours: &Ours, route: Route) -> Result<Answere
     let (mut stream, address) = connect(target, route)?;
     // Requests are small and waited for.
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(HANDSHAKE_TIME))?;
+    stream.set_read_timeout(Some(TIME_LIMIT))?;
     let theirs = shake_hands(&mut stream, ours, address)?;
     Ok(Answered { stream, theirs, address })
 }

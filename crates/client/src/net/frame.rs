@@ -11,7 +11,7 @@ use chainsieve::bitcoin::p2p::message::{CommandString, NetworkMessage, RawNetwor
 pub const MAX_PAYLOAD: u32 = 4_000_000;
 
 /// Magic, command, length and checksum.
-const HEADER: usize = 24;
+pub const HEADER: usize = 24;
 
 /// Why no message could be read. Nothing after it on the stream can be read either.
 #[derive(Debug, thiserror::Error)]

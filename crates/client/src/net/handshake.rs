@@ -8,23 +8,18 @@ use chainsieve::bitcoin::p2p::address::Address;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_network::VersionMessage;
 use chainsieve::bitcoin::p2p::{Magic, ServiceFlags};
+use chainsieve::btc::protocol::{BIP37_VERSION, MAX_SUBVERSION_LENGTH, PROTOCOL_VERSION};
 
 use super::frame::{FrameError, read_message, write_message};
 use super::timed::Timed;
 
-/// The protocol version we claim: Core 28's. All its later parts are opened by a message of their own.
-pub const PROTOCOL: u32 = 70_016;
-/// The lowest version we accept: the first with filters (BIP37).
-pub const LEAST_PROTOCOL: u32 = 70_001;
 /// The first version whose peers are sent `sendaddrv2`, as Core does: some older ones disconnect
 /// after a message that they do not know.
 const ADDRV2_PROTOCOL: u32 = 70_016;
-/// The longest user agent that is kept: Core's `MAX_SUBVERSION_LENGTH`.
-const MAX_USER_AGENT: usize = 256;
 /// The most messages up to `verack`. Core sends five.
 const MAX_MESSAGES: usize = 32;
 /// Timeout of the whole handshake, where the stream has none.
-const TIME_LIMIT: Duration = Duration::from_secs(20);
+pub const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Heights are `int` in Core.
 const MAX_HEIGHT: u32 = i32::MAX as u32;
 
@@ -75,7 +70,7 @@ pub enum HandshakeError {
     Protocol {
         /// The version claimed.
         got: u32,
-        /// [`LEAST_PROTOCOL`].
+        /// [`BIP37_VERSION`].
         least: u32,
     },
     /// The peer sent `version` twice.
@@ -140,28 +135,17 @@ fn dial(
     receiver: Option<SocketAddr>,
 ) -> Result<Theirs, HandshakeError> {
     write_message(stream, ours.magic, NetworkMessage::Version(ours.version(receiver)))?;
-    read_to_verack(stream, ours, |stream, theirs| {
-        // Between `version` and `verack`, or not at all (BIP155). `wtxidrelay` (BIP339) is not sent:
-        // transactions are asked for by the txid that a wallet knows.
-        if theirs.protocol >= ADDRV2_PROTOCOL {
-            write_message(stream, ours.magic, NetworkMessage::SendAddrV2)?;
-        }
-        write_message(stream, ours.magic, NetworkMessage::Verack)
-    })
-}
-
-/// Reads up to the peer's `verack`, and calls `answer` once its `version` is checked.
-fn read_to_verack<S: Read + Write>(
-    stream: &mut S,
-    ours: &Ours,
-    answer: impl Fn(&mut S, &Theirs) -> std::io::Result<()>,
-) -> Result<Theirs, HandshakeError> {
     let mut theirs = None;
     for _ in 0..MAX_MESSAGES {
         match (read_message(stream, ours.magic)?, theirs.take()) {
             (NetworkMessage::Version(version), None) => {
                 let checked = Theirs::check(&version, ours)?;
-                answer(stream, &checked)?;
+                // Between `version` and `verack`, or not at all (BIP155). `wtxidrelay` (BIP339) is
+                // not sent: transactions are asked for by the txid that a wallet knows.
+                if checked.protocol >= ADDRV2_PROTOCOL {
+                    write_message(stream, ours.magic, NetworkMessage::SendAddrV2)?;
+                }
+                write_message(stream, ours.magic, NetworkMessage::Verack)?;
                 theirs = Some(checked);
             }
             (NetworkMessage::Version(_), Some(_)) => return Err(HandshakeError::SecondVersion),
@@ -184,7 +168,7 @@ impl Ours {
         // As Core does: a peer learns no address of ours from us.
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         VersionMessage {
-            version: PROTOCOL,
+            version: PROTOCOL_VERSION,
             services: self.services,
             timestamp: i64::try_from(now).unwrap_or(i64::MAX),
             receiver: Address::new(&receiver.unwrap_or(nowhere), ServiceFlags::NONE),
@@ -202,11 +186,11 @@ impl Theirs {
         if version.nonce == ours.nonce && ours.nonce != 0 {
             return Err(HandshakeError::SelfConnection);
         }
-        if version.version < LEAST_PROTOCOL {
-            let (got, least) = (version.version, LEAST_PROTOCOL);
+        if version.version < BIP37_VERSION {
+            let (got, least) = (version.version, BIP37_VERSION);
             return Err(HandshakeError::Protocol { got, least });
         }
-        let agent = version.user_agent.chars().take(MAX_USER_AGENT);
+        let agent = version.user_agent.chars().take(MAX_SUBVERSION_LENGTH);
         let print = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
         Ok(Self {
             services: version.services,

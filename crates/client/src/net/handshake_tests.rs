@@ -1,21 +1,13 @@
-//! Handshakes with scripted peers, and of the two sides with each other.
+//! Handshakes with scripted peers, and with a node.
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
-use std::thread;
 
 use super::*;
+use crate::testnode::Node;
 
 const MAGIC: Magic = Magic::REGTEST;
-
-/// The side that is called: it answers `version` and does not begin.
-fn accept(stream: &mut (impl Read + Write), ours: &Ours) -> Result<Theirs, HandshakeError> {
-    read_to_verack(stream, ours, |stream, _| {
-        write_message(stream, MAGIC, NetworkMessage::Version(ours.version(None)))?;
-        write_message(stream, MAGIC, NetworkMessage::Verack)
-    })
-}
 
 /// What a peer says, and what it was told.
 #[derive(Default)]
@@ -84,7 +76,7 @@ fn what_core_sends_before_verack_is_passed_over() {
     let mut peer = Scripted::saying(messages);
     let theirs = dial(&mut peer, &ours(1), Some(receiver())).unwrap();
     assert_eq!(theirs.user_agent, "/Satoshi:28.1.0/");
-    assert_eq!((theirs.start_height, theirs.protocol), (105, PROTOCOL));
+    assert_eq!((theirs.start_height, theirs.protocol), (105, PROTOCOL_VERSION));
     assert!(theirs.services.has(ServiceFlags::BLOOM));
     let told = peer.told();
     let [Version(first), SendAddrV2, Verack] = told.as_slice() else { panic!("{told:?}") };
@@ -104,13 +96,6 @@ fn peers_too_old_for_sendaddrv2_are_not_sent_it() {
     // Without a receiver, no address at all is sent.
     assert_eq!(first.receiver.socket_addr().unwrap(), ([0, 0, 0, 0], 0).into());
     assert_eq!(first.sender.socket_addr().unwrap(), ([0, 0, 0, 0], 0).into());
-}
-
-#[test]
-fn who_is_called_answers_and_does_not_begin() {
-    let mut peer = Scripted::saying([]);
-    assert!(accept(&mut peer, &ours(1)).is_err());
-    assert_eq!(peer.told(), []);
 }
 
 #[test]
@@ -146,25 +131,20 @@ fn what_a_peer_says_of_itself_is_kept_within_bounds() {
     version.user_agent = format!("\u{1b}[31m{}", "é".repeat(1_000));
     version.start_height = -5;
     let theirs = dialled([NetworkMessage::Version(version), NetworkMessage::Verack]).unwrap();
-    assert_eq!(theirs.user_agent.len(), MAX_USER_AGENT);
+    assert_eq!(theirs.user_agent.len(), MAX_SUBVERSION_LENGTH);
     assert!(theirs.user_agent.starts_with("?[31m?"), "{}", theirs.user_agent);
     assert_eq!(theirs.start_height, 0);
 }
 
 #[test]
-fn both_sides_over_a_socket_and_the_stream_is_as_before() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let accepted = thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let until = Instant::now() + Duration::from_mins(1);
-        accept(&mut Timed::new(&stream, until), &ours(3)).unwrap()
-    });
-    let mut stream = TcpStream::connect(address).unwrap();
+fn a_node_is_dialled_and_the_stream_is_as_before() {
+    let node = Node::regtest().unwrap();
+    let mut stream = TcpStream::connect(node.address()).unwrap();
     let limit = Some(Duration::from_secs(90));
     stream.set_read_timeout(limit).unwrap();
-    let theirs = shake_hands(&mut stream, &ours(4), Some(address)).unwrap();
-    assert_eq!(theirs, accepted.join().unwrap());
+    let theirs = shake_hands(&mut stream, &ours(4), Some(node.address())).unwrap();
+    assert!(theirs.services.has(ServiceFlags::BLOOM | ServiceFlags::COMPACT_FILTERS));
+    assert_eq!((theirs.protocol, theirs.start_height), (PROTOCOL_VERSION, 0));
     assert_eq!(stream.read_timeout().unwrap(), limit);
     assert_eq!(stream.write_timeout().unwrap(), None);
 }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::btc::peer::PeerId;
+use chainsieve::btc::protocol::USER_AGENT;
 
 use super::book::{AddressBook, AddressState, Moment, Place, Wish};
 use super::chain::Chain;
@@ -147,7 +148,7 @@ impl PoolConfig {
             max_peers: 4,
             services: ServiceFlags::NETWORK | ServiceFlags::WITNESS,
             proxy: None,
-            user_agent: concat!("/chainsieve:", env!("CARGO_PKG_VERSION"), "/").into(),
+            user_agent: USER_AGENT.into(),
             relay: false,
             start_height: 0,
         }

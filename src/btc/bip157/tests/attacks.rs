@@ -180,7 +180,30 @@ fn what_departed_peers_claimed_is_bounded() {
     world.assert_complete(&chain);
 }
 
-/// Who did not have a block is not remembered behind its connection.
+/// The only peer did not have a block, and has it later.
+#[test]
+fn the_only_peer_is_asked_again_for_a_block_that_it_lacked() {
+    let chain = TestChain::new(10);
+    let mut world = World::new(&chain, World::config());
+    let lacks = Node::twisted(&chain, |event| {
+        if let Event::Block(Some(id), block) = event {
+            *event = Event::BlockUnavailable(*id, block.block_hash());
+        }
+    });
+    world.connect(1, lacks);
+    world.settle();
+    let asked = world.sent(is_block);
+    world.wait(29);
+    assert_eq!(world.sent(is_block), asked, "it is not asked in a row");
+    assert_ne!(world.sync.settled_to(), Some(10));
+    world.nodes.insert(PeerId(1), Node::honest(&chain));
+    world.wait(2);
+    world.assert_complete(&chain);
+    assert_eq!(world.sync.settled_to(), Some(10));
+    assert_eq!(world.reasons(), []);
+}
+
+/// Which peers did not have a block is forgotten when they disconnect.
 #[test]
 fn who_lacks_a_block_is_forgotten() {
     let chain = TestChain::new(10);

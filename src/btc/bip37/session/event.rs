@@ -30,8 +30,9 @@ pub enum Event {
     Request(Vec<BlockAt>),
     /// The height of the best header. With it, proofs say how deep a block is.
     Tip(u32),
-    /// The chain of headers has changed from this height on: requests from there are dropped.
-    /// The wallet's transactions from there are unconfirmed, and are reported so if they come.
+    /// Blocks from this height on are to be requested again: the chain has changed, or the caller
+    /// starts over. Queued requests from there are dropped, answers in flight no longer count, and
+    /// the wallet's transactions from there are unconfirmed.
     Reorganized(u32),
     /// The wallet knows this index of a keychain, and all before it, to be used.
     Used(Label),

@@ -58,7 +58,7 @@ fn start(builder: Builder, args: &PeerArgs, network: Network) -> anyhow::Result<
                 .context(network.to_string())
         }
         StartError::Storage(error) => data_error(args, error),
-        StartError::Open(OpenError::Config(error)) => anyhow!(error).context("--checkpoint"),
+        StartError::Checkpoint(error) => anyhow!(error).context("--checkpoint"),
         StartError::Open(error @ OpenError::Network { .. }) => {
             anyhow!("--data {}: {error}: see --network", named(&args.data))
         }

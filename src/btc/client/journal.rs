@@ -1,0 +1,244 @@
+//! The file of hits: a journal of records that are only ever appended.
+//!
+//! ```text
+//! "CSHJ" | version 1
+//! for each record: length u32 | checksum 4 | kind u8 | wallet: length u16, name | ...
+//!   1 hit           height, block, index (see below) | the hit
+//!   2 gone          height u32: hits above it are withdrawn
+//!   3 acknowledged  block 32 (zeros: none) | txid 32
+//!   4 forgotten     the wallet with all its hits
+//!   5 before        number u64: so many events were dropped when the file was rewritten
+//!   6 withdrawn     the hit, whose block has left the chain
+//!   7 withdrawal acknowledged  block 32 | txid 32
+//! ```
+//! Numbers are little-endian. A checksum is the first bytes of the double SHA-256 of what follows
+//! it. Reading ends at the first record that is not whole: a crash leaves part of the last ones.
+
+use std::borrow::Cow;
+use std::vec::Vec;
+
+use bitcoin::hashes::Hash as _;
+use bitcoin::{Amount, BlockHash, OutPoint, ScriptBuf, Txid};
+
+use super::bytes::{
+    checksum, consensus, number, optional, push_consensus, push_optional, push_text, take, text,
+};
+use super::{Evidence, Hit, Owner, Received, Spent, WalletId, Why};
+use crate::btc::headers::BlockAt;
+
+/// What the file begins with.
+pub(super) const MAGIC: [u8; 5] = *b"CSHJ\x01";
+/// Length and checksum.
+const FRAME: usize = 8;
+
+/// A wallet's transaction: in this block, or in none.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) wallet: WalletId,
+    pub(super) block: Option<BlockHash>,
+    pub(super) txid: Txid,
+}
+
+impl Key {
+    pub(super) fn of(wallet: &WalletId, hit: &Hit) -> Self {
+        let block = hit.place.map(|(at, _)| at.hash);
+        Self { wallet: wallet.clone(), block, txid: hit.txid }
+    }
+}
+
+/// A record. One that is read owns what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Record<'a> {
+    Hit(Cow<'a, WalletId>, Cow<'a, Hit>),
+    /// Hits above this height are withdrawn.
+    Gone(u32),
+    Acknowledged(Cow<'a, Key>),
+    /// A wallet with all its hits.
+    Forgotten(Cow<'a, WalletId>),
+    /// So many events were dropped when the file was rewritten.
+    Before(u64),
+    Withdrawn(Cow<'a, WalletId>, Cow<'a, Hit>),
+    WithdrawalAcknowledged(Cow<'a, Key>),
+}
+
+impl Record<'_> {
+    /// Appends the record.
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        match self {
+            Self::Hit(wallet, hit) => {
+                header(1, Some(wallet), &mut body);
+                encode_hit(hit, &mut body);
+            }
+            Self::Gone(height) => {
+                header(2, None, &mut body);
+                body.extend(height.to_le_bytes());
+            }
+            Self::Acknowledged(key) => {
+                header(3, Some(&key.wallet), &mut body);
+                encode_key(key, &mut body);
+            }
+            Self::Forgotten(wallet) => header(4, Some(wallet), &mut body),
+            Self::Before(count) => {
+                header(5, None, &mut body);
+                body.extend(count.to_le_bytes());
+            }
+            Self::Withdrawn(wallet, hit) => {
+                header(6, Some(wallet), &mut body);
+                encode_hit(hit, &mut body);
+            }
+            Self::WithdrawalAcknowledged(key) => {
+                header(7, Some(&key.wallet), &mut body);
+                encode_key(key, &mut body);
+            }
+        }
+        let length = u32::try_from(body.len()).expect("a transaction is smaller than a block");
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(checksum(&body));
+        bytes.extend(body);
+    }
+
+    /// Takes the first record off the bytes; `None` if it is not whole.
+    pub(super) fn decode(bytes: &mut &[u8]) -> Option<Record<'static>> {
+        let (frame, rest) = bytes.split_first_chunk::<FRAME>()?;
+        let [l0, l1, l2, l3, sum @ ..] = *frame;
+        let (body, rest) = rest.split_at_checked(u32::from_le_bytes([l0, l1, l2, l3]) as usize)?;
+        if checksum(body) != sum {
+            return None;
+        }
+        let from = &mut &*body;
+        let [kind] = take(from)?;
+        let wallet = WalletId(text(from)?);
+        let record = match kind {
+            1 => Record::Hit(Cow::Owned(wallet), Cow::Owned(decode_hit(from)?)),
+            2 => Record::Gone(number(from)?),
+            3 => Record::Acknowledged(Cow::Owned(decode_key(wallet, from)?)),
+            4 => Record::Forgotten(Cow::Owned(wallet)),
+            5 => Record::Before(u64::from_le_bytes(take(from)?)),
+            6 => Record::Withdrawn(Cow::Owned(wallet), Cow::Owned(decode_hit(from)?)),
+            7 => Record::WithdrawalAcknowledged(Cow::Owned(decode_key(wallet, from)?)),
+            _ => return None,
+        };
+        if !from.is_empty() {
+            return None;
+        }
+        *bytes = rest;
+        Some(record)
+    }
+}
+
+fn header(kind: u8, wallet: Option<&WalletId>, body: &mut Vec<u8>) {
+    body.push(kind);
+    push_text(wallet.map_or("", |wallet| &wallet.0), body);
+}
+
+fn encode_key(key: &Key, body: &mut Vec<u8>) {
+    push_consensus(&key.block.unwrap_or(BlockHash::all_zeros()), body);
+    push_consensus(&key.txid, body);
+}
+
+fn decode_key(wallet: WalletId, from: &mut &[u8]) -> Option<Key> {
+    let block: BlockHash = consensus(from)?;
+    let block = (block != BlockHash::all_zeros()).then_some(block);
+    Some(Key { wallet, block, txid: consensus(from)? })
+}
+
+/// Height, block and index | transaction | evidence u8, why u8, peer | outputs | inputs
+fn encode_hit(hit: &Hit, body: &mut Vec<u8>) {
+    push_optional(hit.place.map(|(at, _)| at.height), body);
+    if let Some((at, index)) = hit.place {
+        push_consensus(&at.hash, body);
+        body.extend(index.to_le_bytes());
+    }
+    push_consensus(&hit.transaction, body);
+    body.push(match hit.evidence {
+        Evidence::Block => 0,
+        Evidence::MerkleProof => 1,
+        Evidence::Unconfirmed => 2,
+    });
+    body.push(match hit.why {
+        Why::Matched => 0,
+        Why::Disputed => 1,
+        Why::SpotAudit => 2,
+        Why::FilteredBlock => 3,
+        Why::Relayed => 4,
+    });
+    push_text(hit.peer.as_deref().unwrap_or_default(), body);
+    push_optional(u32::try_from(hit.received.len()).ok(), body);
+    for received in &hit.received {
+        body.extend(received.vout.to_le_bytes());
+        body.extend(received.value.to_sat().to_le_bytes());
+        encode_owner(&received.owner, body);
+    }
+    push_optional(u32::try_from(hit.spent.len()).ok(), body);
+    for spent in &hit.spent {
+        body.extend(spent.vin.to_le_bytes());
+        push_consensus(&spent.outpoint, body);
+        body.push(spent.certain.into());
+        body.push(spent.owner.is_some().into());
+        if let Some(owner) = &spent.owner {
+            encode_owner(owner, body);
+        }
+    }
+}
+
+fn decode_hit(from: &mut &[u8]) -> Option<Hit> {
+    let place = match optional(from)? {
+        Some(height) => {
+            let hash = consensus(from)?;
+            Some((BlockAt { height, hash }, number(from)?))
+        }
+        None => None,
+    };
+    let transaction: bitcoin::Transaction = consensus(from)?;
+    let evidence = match take(from)? {
+        [0] => Evidence::Block,
+        [1] => Evidence::MerkleProof,
+        [2] => Evidence::Unconfirmed,
+        _ => return None,
+    };
+    let why = match take(from)? {
+        [0] => Why::Matched,
+        [1] => Why::Disputed,
+        [2] => Why::SpotAudit,
+        [3] => Why::FilteredBlock,
+        [4] => Why::Relayed,
+        _ => return None,
+    };
+    let peer = Some(text(from)?).filter(|peer| !peer.is_empty());
+    let mut received = Vec::new();
+    for _ in 0..optional(from)?? {
+        let vout = number(from)?;
+        let value = Amount::from_sat(u64::from_le_bytes(take(from)?));
+        received.push(Received { vout, value, owner: decode_owner(from)? });
+    }
+    let mut spent = Vec::new();
+    for _ in 0..optional(from)?? {
+        let (vin, outpoint): (_, OutPoint) = (number(from)?, consensus(from)?);
+        let [certain, is_owned] = take(from)?;
+        let owner = if is_owned == 1 { Some(decode_owner(from)?) } else { None };
+        spent.push(Spent { vin, outpoint, owner, certain: certain == 1 });
+    }
+    let txid = transaction.compute_txid();
+    Some(Hit { txid, transaction, place, received, spent, evidence, why, peer })
+}
+
+fn encode_owner(owner: &Owner, body: &mut Vec<u8>) {
+    body.extend(owner.item.to_le_bytes());
+    push_optional(owner.path, body);
+    push_optional(owner.index, body);
+    body.push(owner.script.is_some().into());
+    if let Some(script) = &owner.script {
+        push_consensus(script, body);
+    }
+}
+
+fn decode_owner(from: &mut &[u8]) -> Option<Owner> {
+    let (item, path, index) = (number(from)?, optional(from)?, optional(from)?);
+    let script = match take(from)? {
+        [0] => None,
+        [1] => Some(consensus::<ScriptBuf>(from)?),
+        _ => return None,
+    };
+    Some(Owner { item, path, index, script })
+}
