@@ -29,6 +29,8 @@ pub(crate) enum Fault {
     BadTree,
     /// From this height on its filters hide what the blocks hold.
     HidesFrom(u32),
+    /// Its filter of this height hides what the block holds.
+    HidesAt(u32),
     /// It claims the true filters, and from this height on delivers others.
     SwapsFrom(u32),
     /// It has filters and no blocks.
@@ -38,7 +40,7 @@ pub(crate) enum Fault {
 impl Fault {
     /// What it says may make it the only one to vouch for a "no" that is wrong.
     pub(crate) fn is_lie(self) -> bool {
-        matches!(self, Self::HidesFrom(_) | Self::SwapsFrom(_))
+        matches!(self, Self::HidesFrom(_) | Self::HidesAt(_) | Self::SwapsFrom(_))
     }
 }
 
@@ -165,6 +167,7 @@ impl Node {
     fn claimed<'a>(&self, mined: &'a Mined) -> &'a (Vec<u8>, FilterHash) {
         match self.fault {
             Some(Fault::HidesFrom(from)) if mined.height >= from.max(1) => &mined.lie,
+            Some(Fault::HidesAt(height)) if mined.height == height => &mined.lie,
             _ => &mined.filter,
         }
     }

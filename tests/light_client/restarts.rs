@@ -1,10 +1,16 @@
 //! Clients that are started again with the same storage; what is expected follows from the blocks.
 
-use chainsieve::bitcoin::{OutPoint, Script, ScriptBuf, Txid};
-use chainsieve::btc::client::{Client, Event, File, Item, Protocol, Wallet};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::mined::{self, Chain, script};
-use super::node::Node;
+use chainsieve::bitcoin::p2p::Magic;
+use chainsieve::bitcoin::{Network, OutPoint, Script, ScriptBuf, Txid};
+use chainsieve::btc::client::{
+    Action, Client, Config, Event, File, Item, Kept, OpenError, Protocol, Wallet,
+};
+
+use super::mined::{self, Chain, UNIX, script};
+use super::node::{Fault, Node};
 use super::storage::Storage;
 use super::watches::{BOTH, coinbase_of, derived, descriptor_wallet, wallet};
 use super::world::{World, all_hits, config, hits, withdrawn};
@@ -133,6 +139,55 @@ fn a_reorganization_below_the_birthday() {
             world.run();
             let known = world.client.hits(&"a".into()).count();
             assert_eq!(known, 5, "live: {live}");
+        }
+    }
+}
+
+/// A liar hides a payment in one run, and an honest peer shows it in the next. Its coin is spent in a
+/// block that the first run has scanned already.
+#[test]
+fn a_coin_that_another_run_brings_to_light_is_followed() {
+    let mut chain = Chain::new();
+    push(&mut chain, &script(1), &[]);
+    let coin = coinbase_of(&chain, 1);
+    push(&mut chain, &script(1), &[coin]);
+    let wallets = [("a".into(), wallet(&[script(1)], 0))];
+    let resume = |fault, storage| {
+        let node = Node::new(&chain, fault);
+        World::resume(config(Protocol::Bip157), wallets.clone().into(), &[node], storage)
+    };
+    let mut world = resume(Some(Fault::HidesAt(1)), Storage::default());
+    world.run();
+    assert_eq!(txids(&mut world), [chain.at(2).unwrap().txids[0]]);
+    world.handle(Event::Save);
+    let mut world = resume(None, world.storage);
+    world.run();
+    let found: BTreeSet<_> = txids(&mut world).into_iter().collect();
+    assert!(found.contains(&coin.txid) && found.contains(&chain.at(2).unwrap().txids[1]));
+}
+
+/// All signets have one genesis block, so that their headers do not tell them apart.
+#[test]
+fn the_folder_of_another_signet_is_refused() {
+    let config = Config::new(Network::Signet, [0; 16]);
+    let own = Config { magic: Magic::from_bytes([1, 2, 3, 4]), ..config.clone() };
+    let storage = |config: Config| {
+        let mut storage = Storage::default();
+        let mut client = Client::new(config, &Kept::default()).unwrap();
+        for action in client.handle(Event::Tick, Duration::from_secs(UNIX)) {
+            if let Action::Write(id, write) = action {
+                storage.write(id, write);
+            }
+        }
+        storage.store(usize::MAX);
+        storage
+    };
+    let kept = [storage(config.clone()).kept(), storage(own.clone()).kept()];
+    for (one, config) in [config, own].into_iter().enumerate() {
+        for (other, kept) in kept.iter().enumerate() {
+            let opened = Client::new(config.clone(), kept).map(drop);
+            let is_refused = matches!(opened, Err(OpenError::Magic { .. }));
+            assert_eq!(is_refused, one != other, "{opened:?}");
         }
     }
 }

@@ -58,6 +58,7 @@ impl Storage {
             _ => None,
         });
         Kept {
+            network: self.files.get(&File::Network).cloned(),
             headers: self.files.get(&File::Headers).cloned(),
             journal: self.files.get(&File::Journal).cloned(),
             state: self.files.get(&File::State).cloned(),

@@ -7,7 +7,7 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
 use chainsieve::bitcoin::{FeeRate, OutPoint, ScriptBuf, Txid};
 use chainsieve::btc::client::{
-    Birthday, BroadcastNews, Event, Evidence, Finding, Item, News, Protocol, Update, Wallet,
+    Birthday, BroadcastNews, Event, Evidence, Finding, Hit, Item, News, Protocol, Update, Wallet,
 };
 use chainsieve::btc::descriptors::descriptor_scripts;
 use chainsieve::btc::peer::Grade;
@@ -125,6 +125,68 @@ fn descriptors_go_on_past_their_range() {
         let found = all_hits(&updates);
         let indices: Vec<_> = found.iter().map(|hit| hit.received[0].owner.index).collect();
         assert_eq!(indices, used.map(Some));
+    }
+}
+
+/// A script of the wallet by itself, given before or after the descriptor that derives it, shows
+/// that its index is used.
+#[test]
+fn a_script_that_is_a_descriptors_too_leads_it_on() {
+    let scripts = derived(20);
+    let mut chain = Chain::new();
+    // Index 7 is watched once 4 is used.
+    for index in [4, 7] {
+        chain.mine(&scripts[index], &[]);
+    }
+    let by_itself = Item::Script(scripts[4].clone());
+    for protocol in BOTH {
+        for place in [0, 1] {
+            let mut wallet = descriptor_wallet(0);
+            wallet.items.insert(place, by_itself.clone());
+            let node = Node::new(&chain, None);
+            let mut world = World::new(config(protocol), &[("a", wallet)], &[node]);
+            world.run();
+            let heights: Vec<_> = hits(&world.updates()).iter().map(|(at, _)| *at).collect();
+            assert_eq!(heights, [1, 2], "{protocol:?}");
+        }
+        // The descriptor comes later, when its script has been paid.
+        let script = wallet(&scripts[4..5], 0);
+        let node = Node::new(&chain, None);
+        let mut world = World::new(config(protocol), &[("a", script)], &[node]);
+        world.run();
+        world.updates();
+        world.watch("a", &descriptor_wallet(0));
+        world.run();
+        let heights: BTreeSet<_> = all_hits(&world.updates()).iter().map(height).collect();
+        assert!(heights.contains(&2), "{protocol:?}: {heights:?}");
+    }
+}
+
+fn height(hit: &Hit) -> u32 {
+    hit.place.unwrap().0.height
+}
+
+/// A wallet that is watched again with a larger gap, while it runs or in another run.
+#[test]
+fn a_larger_gap_finds_what_a_smaller_one_has_passed_over() {
+    let scripts = derived(20);
+    let mut chain = Chain::new();
+    for index in [1, 12] {
+        chain.mine(&scripts[index], &[]);
+    }
+    let narrow = descriptor_wallet(0);
+    let wide = Wallet { gap: 12, ..narrow.clone() };
+    for protocol in BOTH {
+        let node = Node::new(&chain, None);
+        let mut world = World::new(config(protocol), &[("a", narrow.clone())], &[node]);
+        world.run();
+        let found = |world: &mut World| -> Vec<u32> {
+            all_hits(&world.updates()).iter().map(height).collect()
+        };
+        assert_eq!(found(&mut world), [1], "{protocol:?}");
+        world.watch("a", &wide);
+        world.run();
+        assert_eq!(found(&mut world), [2], "{protocol:?}");
     }
 }
 
@@ -281,6 +343,61 @@ fn what_nobody_delivers_is_told() {
     assert!(unavailable.contains(&3), "{unavailable:?}");
 }
 
+/// Bitcoin Core relays no transaction over 400,000 weight units (`MAX_STANDARD_TX_WEIGHT`).
+#[test]
+fn unconfirmed_transactions_that_no_node_relays_are_passed_over() {
+    let chain = blocks();
+    let pays = |outputs: usize| {
+        let scripts = vec![script(1); outputs];
+        let scripts: Vec<_> = scripts.iter().map(|script| &**script).collect();
+        mined::spend(&[coinbase_of(&chain, 12)], &scripts)
+    };
+    // An output has 31 bytes of four weight units each.
+    let (small, large) = (pays(3_200), pays(3_300));
+    assert!(small.weight().to_wu() <= 400_000 && large.weight().to_wu() > 400_000);
+    let mut node = Node::new(&chain, None);
+    node.mempool = vec![large, small.clone()];
+    let mut world = World::new(config(Protocol::Bip37), &one(), &[node]);
+    world.run();
+    for _ in 0..20 {
+        world.step();
+    }
+    let found = all_hits(&world.updates());
+    let unconfirmed: Vec<_> = found.iter().filter(|hit| hit.place.is_none()).collect();
+    let txids: Vec<_> = unconfirmed.iter().map(|hit| hit.txid).collect();
+    assert_eq!(txids, [small.compute_txid()]);
+}
+
+/// A wallet that no filter has room for keeps the others waiting until it is forgotten.
+#[test]
+fn a_wallet_that_is_too_large_for_a_filter_can_be_forgotten() {
+    let chain = blocks();
+    let mut world = World::new(config(Protocol::Bip37), &one(), &[Node::new(&chain, None)]);
+    world.run();
+    world.updates();
+    // With more than 144,000 elements, BIP37's formula gives a filter of 36,000 bytes no hash function.
+    let many = (0..144_001_u32).map(|number| {
+        let bytes = [&[0, 20][..], &number.to_le_bytes(), &[5; 16]].concat();
+        Item::Script(bytes.into())
+    });
+    world.watch("b", &Wallet::new(Birthday::Height(0), many.collect()));
+    for _ in 0..20 {
+        world.step();
+    }
+    let is_told = |update: &Update| matches!(update.news, News::Finding(Finding::NoFilter(_)));
+    assert!(world.updates().iter().any(is_told));
+    let mut paid = chain.clone();
+    mine(&mut paid, &[1]);
+    world.switch(0, &paid, true);
+    for _ in 0..20 {
+        world.step();
+    }
+    assert!(!world.is_done());
+    world.forget("b");
+    world.run();
+    assert_eq!(hits(&world.updates()), [(13, paid.at(13).unwrap().txids[0])]);
+}
+
 #[test]
 fn unconfirmed_transactions_are_found_and_then_confirmed() {
     let chain = blocks();
@@ -332,7 +449,10 @@ fn what_peers_agree_on_is_graded() {
     let mut world = World::new(config(Protocol::Bip157), &wallets, &nodes);
     world.run();
     let scanned: BTreeSet<_> = truth(&chain).iter().map(|(height, _)| *height).collect();
-    for graded in world.client.grades() {
+    let grades = world.client.grades();
+    let heights: Vec<_> = grades.iter().flat_map(|graded| graded.from..=graded.to).collect();
+    assert!(heights.into_iter().eq(1..=chain.height()), "{grades:?}");
+    for graded in grades {
         for height in graded.from..=graded.to {
             let is_hit = scanned.contains(&height);
             let expected = if is_hit { Grade::Scanned } else { Grade::Peers(2) };

@@ -83,7 +83,7 @@ impl Builder {
     pub fn new(chain: impl Into<Chain>) -> Self {
         let chain = chain.into();
         Self {
-            config: Config::new(chain.network, [0; 16]),
+            config: Config { magic: chain.magic, ..Config::new(chain.network, [0; 16]) },
             chain,
             peers: Vec::new(),
             others: false,

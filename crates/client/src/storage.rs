@@ -57,6 +57,7 @@ pub trait Storage: Send {
 /// A file's name in a folder, and in messages.
 pub(crate) fn file_name(file: File) -> String {
     match file {
+        File::Network => "network".into(),
         File::Headers => "headers".into(),
         File::Journal => "journal".into(),
         File::State => "state".into(),
@@ -85,6 +86,7 @@ impl Memory {
 impl Storage for Memory {
     fn load(&mut self) -> Result<Kept, StorageError> {
         Ok(self.with(|files| Kept {
+            network: files.get(&File::Network).cloned(),
             headers: files.get(&File::Headers).cloned(),
             journal: files.get(&File::Journal).cloned(),
             state: files.get(&File::State).cloned(),
@@ -182,7 +184,8 @@ impl Folder {
     }
 
     fn path(&self, file: File) -> PathBuf {
-        let folder = if file == File::Headers { &self.shared } else { &self.path };
+        let is_shared = matches!(file, File::Headers | File::Network);
+        let folder = if is_shared { &self.shared } else { &self.path };
         folder.join(file_name(file))
     }
 
@@ -277,6 +280,7 @@ impl Storage for Folder {
         }
         filters.sort_unstable();
         Ok(Kept {
+            network: read(&self.path(File::Network))?,
             headers: read(&self.path(File::Headers))?,
             journal: read(&self.path(File::Journal))?,
             state: read(&self.path(File::State))?,

@@ -10,7 +10,7 @@ use std::vec::Vec;
 
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::Inventory;
-use bitcoin::{BlockHash, OutPoint, ScriptBuf, Txid};
+use bitcoin::{BlockHash, OutPoint, ScriptBuf, Txid, Weight};
 use thiserror::Error;
 
 use super::filters::route;
@@ -29,6 +29,12 @@ const MAX_PENDING: usize = 2_000;
 /// Most announced transactions that are remembered as asked for. An estimate that bounds the memory
 /// and the search through them for each announcement.
 const MAX_ASKED: usize = 10_000;
+/// Most unconfirmed transactions that are kept, by number and by bytes: estimates of what no wallet
+/// has at a time.
+const MAX_UNCONFIRMED: usize = 1_000;
+const MAX_UNCONFIRMED_BYTES: usize = 16 << 20;
+/// The largest transaction that nodes relay (Bitcoin Core 28.1, `policy/policy.h`).
+const MAX_STANDARD_TX_WEIGHT: Weight = Weight::from_wu(400_000);
 /// Most items of one `inv` that are looked at; further ones are passed over. An estimate that
 /// bounds what one message of a peer sets off: an `inv` may have 50,000 items.
 const MAX_GETDATA: usize = 1_000;
@@ -175,10 +181,9 @@ impl BloomFollower {
     }
 
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {
-        if self.has_no_filter {
-            return;
-        }
         match event {
+            // Nothing that a node filters counts, until less is watched.
+            Event::Message(..) | Event::Tick if self.has_no_filter => return,
             Event::Connected(id, height) => {
                 self.peers.insert(id, height);
             }
@@ -207,6 +212,9 @@ impl BloomFollower {
             Event::Watch(from, coins) => self.watch_new(from, coins, turn),
             Event::Tick => self.feed(session::Event::Tick, turn),
         }
+        if self.has_no_filter {
+            return;
+        }
         self.choose(turn);
         self.request(turn);
         self.ask_mempool(turn);
@@ -229,9 +237,18 @@ impl BloomFollower {
         }
         let mut watched = new_items(turn);
         watched.extend(given(coins));
+        let had_no_filter = core::mem::take(&mut self.has_no_filter);
         self.feed(session::Event::Watch(watched), turn);
+        if had_no_filter && !self.has_no_filter {
+            self.feed(session::Event::Refresh, turn);
+        }
+        self.first = self.first.min(from.unwrap_or(u32::MAX));
+        if self.has_no_filter {
+            return;
+        }
+        // What was answered meanwhile was answered without the items that had no room.
+        let from = if had_no_filter { Some(self.first) } else { from };
         if let Some(from) = from {
-            self.first = self.first.min(from);
             self.rescan(from, turn);
         }
     }
@@ -446,8 +463,12 @@ impl BloomFollower {
             // Of a block that has left the chain.
             Some(place) if turn.chain.height_of(&place.block.hash).is_none() => return None,
             Some(_) => (Why::FilteredBlock, Evidence::MerkleProof),
+            // Nodes relay none that is larger.
+            None if found.transaction.weight() > MAX_STANDARD_TX_WEIGHT => return None,
             // They cost nothing to make up.
-            None if turn.unconfirmed >= MAX_UNCONFIRMED => {
+            None if turn.unconfirmed.count >= MAX_UNCONFIRMED
+                || turn.unconfirmed.bytes >= MAX_UNCONFIRMED_BYTES =>
+            {
                 if !self.unconfirmed_reported {
                     self.unconfirmed_reported = true;
                     let finding = Finding::UnconfirmedLimit(MAX_UNCONFIRMED);
@@ -460,7 +481,6 @@ impl BloomFollower {
         self.progress += 1;
         let watch = self.session.watch();
         let hits = route(found, turn.wallets, watch, evidence, why);
-        turn.unconfirmed += if found.place.is_none() { hits.len() } else { 0 };
         turn.actions.push(Action::Found(self.serving, hits));
         // A script of several wallets has a label in each; the session knows one of them.
         let mut is_ahead = false;
@@ -528,6 +548,3 @@ fn new_items(turn: &mut Turn<'_>) -> Vec<Watched> {
     });
     watched.collect()
 }
-
-/// Most unconfirmed transactions that are kept.
-pub(super) const MAX_UNCONFIRMED: usize = if cfg!(test) { 20 } else { 1_000 };

@@ -111,6 +111,10 @@ impl FilterFollower {
         for (outpoint, script) in coins {
             self.watch.add_outpoint(outpoint, Some(script));
         }
+        // A coin that is found below a block scanned in an earlier run may be spent there.
+        let highest = self.sync.highest_known().unwrap_or(0);
+        let is_scanned = |height: &u32| self.sync.grade(*height) == Some(Grade::Scanned);
+        self.scanned = (self.sync.first()..=highest).rev().find(is_scanned);
     }
 
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {

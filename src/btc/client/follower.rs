@@ -7,6 +7,7 @@ use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::{BlockHash, OutPoint, ScriptBuf};
 
 use super::filter_cache::FilterCache;
+use super::hits::Unconfirmed;
 use super::wallets::Wallets;
 use super::{Finding, Graded, Hit, Reason, WalletId};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
@@ -53,8 +54,8 @@ pub(super) struct Turn<'a> {
     pub(super) chain: &'a HeaderChain,
     pub(super) wallets: &'a mut Wallets,
     pub(super) cache: &'a FilterCache,
-    /// Unconfirmed hits so far.
-    pub(super) unconfirmed: usize,
+    /// The unconfirmed hits before the event.
+    pub(super) unconfirmed: Unconfirmed,
     pub(super) now: Duration,
     pub(super) actions: Vec<Action>,
 }

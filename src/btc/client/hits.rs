@@ -18,6 +18,14 @@ struct Entry {
     acknowledged: bool,
 }
 
+/// How many hits are unconfirmed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Unconfirmed {
+    pub(super) count: usize,
+    /// Bytes of their transactions.
+    pub(super) bytes: usize,
+}
+
 /// What a hit is to the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Novelty {
@@ -35,12 +43,14 @@ pub(super) struct Hits {
     entries: BTreeMap<Key, Entry>,
     /// Those whose block has left the chain, until their reader has dealt with that.
     withdrawn: BTreeMap<Key, Hit>,
-    unconfirmed: BTreeMap<WalletId, usize>,
+    unconfirmed: Unconfirmed,
     /// Those that are in blocks, by their transactions.
     confirmed: BTreeSet<(WalletId, Txid, BlockHash)>,
     /// How many hits, roll-backs and forgotten wallets were ever written: whoever has noted it can
     /// ask what has become of the hits since.
     events: u64,
+    /// How many of these the journal held at the start.
+    replayed: u64,
     /// The roll-backs: the number of each, and its height. No height comes twice, nor one above a
     /// later roll-back's.
     gone: Vec<(u64, u32)>,
@@ -62,6 +72,7 @@ impl Hits {
             hits.records += 1;
         }
         hits.length = (bytes.len() - rest.len()) as u64;
+        hits.replayed = hits.events;
         hits
     }
 
@@ -101,29 +112,26 @@ impl Hits {
         // Whoever has not dealt with the withdrawal is told of the hit instead: given out after it,
         // the withdrawal would take away what is there.
         self.withdrawn.remove(&key);
+        self.remove(&key);
         if let Some(block) = key.block {
-            self.confirmed.insert((key.wallet.clone(), key.txid, block));
-        }
-        // A transaction that is in a block is not unconfirmed.
-        if key.block.is_some() {
+            // A transaction that is in a block is not unconfirmed.
             self.remove(&Key { block: None, ..key.clone() });
+            self.confirmed.insert((key.wallet.clone(), key.txid, block));
+        } else {
+            self.unconfirmed.count += 1;
+            self.unconfirmed.bytes += entry.hit.transaction.total_size();
         }
-        let is_unconfirmed = key.block.is_none();
-        let wallet = key.wallet.clone();
-        if self.entries.insert(key, entry).is_none() && is_unconfirmed {
-            *self.unconfirmed.entry(wallet).or_default() += 1;
-        }
+        self.entries.insert(key, entry);
     }
 
     fn remove(&mut self, key: &Key) -> Option<Entry> {
         let removed = self.entries.remove(key)?;
-        if let Some(block) = key.block {
-            self.confirmed.remove(&(key.wallet.clone(), key.txid, block));
-        }
-        if key.block.is_none()
-            && let Some(count) = self.unconfirmed.get_mut(&key.wallet)
-        {
-            *count = count.saturating_sub(1);
+        match key.block {
+            Some(block) => drop(self.confirmed.remove(&(key.wallet.clone(), key.txid, block))),
+            None => {
+                self.unconfirmed.count -= 1;
+                self.unconfirmed.bytes -= removed.hit.transaction.total_size();
+            }
         }
         Some(removed)
     }
@@ -166,10 +174,11 @@ impl Hits {
     }
 
     fn drop_wallet(&mut self, wallet: &WalletId) {
-        self.entries.retain(|key, _| key.wallet != *wallet);
+        let keys: Vec<_> = self.of_wallet(wallet).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.remove(&key);
+        }
         self.withdrawn.retain(|key, _| key.wallet != *wallet);
-        self.confirmed.retain(|(of, ..)| of != wallet);
-        self.unconfirmed.remove(wallet);
     }
 
     /// How many hits, roll-backs and forgotten wallets were ever written.
@@ -177,10 +186,11 @@ impl Hits {
         self.events
     }
 
-    /// Where a scan's progress that was noted at `events` counts no more: the lowest height whose
-    /// hits were withdrawn since, or lost with the file.
+    /// Where a scan's progress that an earlier run noted at `events` counts no more: the lowest
+    /// height whose hits were withdrawn since, or lost with the file.
     pub(super) fn lost_since(&self, events: u64) -> Option<u32> {
-        if events > self.events {
+        // Later events of this run do not make up for lost ones.
+        if events > self.replayed {
             return Some(0);
         }
         let since = self.gone.iter().filter(|(number, _)| *number > events);
@@ -194,9 +204,9 @@ impl Hits {
         outside.map(|(at, _)| at.height).min()
     }
 
-    /// Unconfirmed transactions of a wallet.
-    pub(super) fn unconfirmed(&self, wallet: &WalletId) -> usize {
-        self.unconfirmed.get(wallet).copied().unwrap_or(0)
+    /// The unconfirmed hits of all wallets.
+    pub(super) fn unconfirmed(&self) -> Unconfirmed {
+        self.unconfirmed
     }
 
     /// A wallet's hits; those in blocks by their blocks, after those in none.

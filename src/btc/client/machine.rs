@@ -8,9 +8,10 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use bitcoin::hashes::Hash as _;
-use bitcoin::p2p::ServiceFlags;
+use bitcoin::hex::DisplayHex as _;
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::p2p::message_blockdata::{GetHeadersMessage, Inventory};
+use bitcoin::p2p::{Magic, ServiceFlags};
 use bitcoin::{BlockHash, FeeRate, OutPoint, ScriptBuf, Transaction};
 use thiserror::Error;
 
@@ -55,6 +56,14 @@ pub enum OpenError {
         kept: bitcoin::Network,
         /// The network of the configuration.
         wanted: bitcoin::Network,
+    },
+    /// What another signet kept.
+    #[error("of the network whose messages begin with {}, not with {wanted}", kept.to_lower_hex_string())]
+    Magic {
+        /// What began its messages.
+        kept: Vec<u8>,
+        /// What is configured.
+        wanted: Magic,
     },
     /// BIP157: a checkpoint at a height that has none.
     #[error(transparent)]
@@ -168,6 +177,18 @@ impl Client {
         filter_config(&config, 0)?;
         let mut outbox = Outbox::default();
         let mut actions = Vec::new();
+        let magic = config.magic.to_bytes();
+        match &kept.network {
+            Some(kept) if **kept != magic => {
+                return Err(OpenError::Magic { kept: kept.clone(), wanted: config.magic });
+            }
+            Some(_) => {}
+            None => {
+                let bytes = magic.to_vec();
+                let (id, write) = outbox.write(Write::Replace { file: File::Network, bytes });
+                actions.push(Action::Write(id, write));
+            }
+        }
         let chain = open_headers(kept.headers.as_deref(), &config, &mut outbox, &mut actions)?;
         let mut hits = Hits::replay(kept.journal.as_deref().unwrap_or_default());
         if hits.is_wasteful() {
@@ -527,12 +548,11 @@ impl Client {
     /// Has the follower do something, and does what it wants.
     fn follow_with(&mut self, now: Duration, does: impl FnOnce(&mut Follower, &mut Turn<'_>)) {
         let Some(follower) = &mut self.follower else { return };
-        let unconfirmed = self.wallets.ids().map(|id| self.hits.unconfirmed(id)).sum();
         let mut turn = Turn {
             chain: self.headers.chain(),
             wallets: &mut self.wallets,
             cache: &self.cache,
-            unconfirmed,
+            unconfirmed: self.hits.unconfirmed(),
             now,
             actions: Vec::new(),
         };

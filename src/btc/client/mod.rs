@@ -46,8 +46,8 @@ use std::string::String;
 use std::vec::Vec;
 
 use bitcoin::bip158::{FilterHash, FilterHeader};
-use bitcoin::p2p::ServiceFlags;
 use bitcoin::p2p::message::NetworkMessage;
+use bitcoin::p2p::{Magic, ServiceFlags};
 use bitcoin::{
     Amount, Block, BlockHash, FeeRate, Network, OutPoint, ScriptBuf, Transaction, Txid, Work,
 };
@@ -82,6 +82,8 @@ pub enum Protocol {
 pub struct Config {
     /// The network.
     pub network: Network,
+    /// What begins each message: that of [`network`](Self::network), but for a signet of one's own.
+    pub magic: Magic,
     /// How blocks are looked through.
     pub protocol: Protocol,
     /// The first height wanted even without a wallet; wallets with an earlier birthday lower it.
@@ -116,6 +118,7 @@ impl Config {
     pub fn new(network: Network, seed: [u8; 16]) -> Self {
         Self {
             network,
+            magic: network.magic(),
             protocol: Protocol::Bip157,
             first: None,
             last: None,
@@ -245,6 +248,9 @@ pub struct UpdateId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum File {
+    /// What begins each message of the network, 4 bytes: it tells a signet of one's own from others,
+    /// which headers alone do not.
+    Network,
     /// Headers, as [`HeaderChain::encode`](crate::btc::headers::HeaderChain::encode) has them.
     Headers,
     /// Hits, withdrawals and acknowledgements.
@@ -283,6 +289,8 @@ pub enum Write {
 /// What a storage has kept of an earlier run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kept {
+    /// [`File::Network`], if it is there.
+    pub network: Option<Vec<u8>>,
     /// [`File::Headers`], if it is there.
     pub headers: Option<Vec<u8>>,
     /// [`File::Journal`].
@@ -478,8 +486,8 @@ pub enum Finding {
     /// A transaction of 64 bytes in this block, which cannot be told from an inner node of the
     /// merkle tree, was passed over.
     Refused(BlockAt, Txid),
-    /// BIP37: more unconfirmed transactions than are kept. Further ones are passed over until a
-    /// block has them.
+    /// BIP37: more unconfirmed transactions than are kept, at most this many and 16 MB. Further
+    /// ones are passed over until a block has them.
     UnconfirmedLimit(usize),
     /// BIP37: this many coins are over the limit. Their spends are not seen.
     CoinLimit(usize),

@@ -5,7 +5,7 @@
 //! [`Watch`](crate::btc::wallet::Watch), of which the follower of the chain has the only one.
 
 use core::ops::RangeInclusive;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::string::String;
 use std::vec::Vec;
 
@@ -109,19 +109,25 @@ impl Wallet {
     /// A hash that tells these items, and the gap of descriptors among them, from others. Their
     /// order and the birthday do not change it.
     pub fn digest(&self) -> [u8; 32] {
-        let mut lines: Vec<_> = self.items.iter().map(|item| std::format!("{item:?}")).collect();
-        lines.sort_unstable();
-        lines.dedup();
-        let mut engine = sha256::Hash::engine();
-        for line in lines {
-            engine.input(&sha256::Hash::hash(line.as_bytes()).to_byte_array());
-        }
-        if self.items.iter().any(|item| matches!(item, Item::Descriptor(..))) {
-            // A larger gap finds what a smaller one has passed over.
-            engine.input(&self.gap.to_le_bytes());
-        }
-        sha256::Hash::from_engine(engine).to_byte_array()
+        digest(self.items.iter().map(|item| (item, self.gap)))
     }
+}
+
+/// A hash of items, each with the gap that it has if it is a descriptor.
+fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
+    let line = |(item, gap): (&Item, u32)| match item {
+        // A larger gap finds what a smaller one has passed over.
+        Item::Descriptor(..) => std::format!("{item:?} gap {gap}"),
+        _ => std::format!("{item:?}"),
+    };
+    let mut lines: Vec<_> = items.map(line).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    let mut engine = sha256::Hash::engine();
+    for line in lines {
+        engine.input(&sha256::Hash::hash(line.as_bytes()).to_byte_array());
+    }
+    sha256::Hash::from_engine(engine).to_byte_array()
 }
 
 /// Why an item cannot be watched.
@@ -247,12 +253,37 @@ struct Holder {
     label: Option<Label>,
 }
 
+/// An item of a wallet, in the order of adding.
+#[derive(Debug)]
+struct Watching {
+    item: Item,
+    gap: u32,
+    /// The keychain of a descriptor.
+    keychain: Option<u32>,
+}
+
 #[derive(Debug)]
 struct Entry {
-    wallet: Wallet,
-    digest: [u8; 32],
-    /// The keychains of its descriptors, each with its item.
-    keychains: Vec<(u32, u32)>,
+    birthday: Birthday,
+    items: Vec<Watching>,
+}
+
+impl Entry {
+    fn digest(&self) -> [u8; 32] {
+        digest(self.items.iter().map(|watching| (&watching.item, watching.gap)))
+    }
+
+    fn keychains(&self) -> impl Iterator<Item = u32> {
+        self.items.iter().filter_map(|watching| watching.keychain)
+    }
+}
+
+/// Whose a keychain is.
+#[derive(Debug, Clone)]
+struct KeychainHolder {
+    wallet: WalletId,
+    item: u32,
+    history: History,
 }
 
 /// All wallets.
@@ -264,7 +295,7 @@ pub(super) struct Wallets {
     by_outpoint: BTreeMap<OutPoint, Vec<Holder>>,
     keychains: Keychains,
     /// Whose each keychain is, by its number.
-    keychain_holders: Vec<(WalletId, u32)>,
+    keychain_holders: Vec<KeychainHolder>,
     /// What the follower has not been given yet.
     new: Vec<ToWatch>,
     /// What the follower is to forget.
@@ -299,21 +330,22 @@ impl Wallets {
 
     /// The first height that a wallet looks at.
     pub(super) fn first(&self, id: &WalletId, chain: &HeaderChain) -> Option<u32> {
-        Some(self.entries.get(id)?.wallet.birthday.height(chain))
+        Some(self.entries.get(id)?.birthday.height(chain))
     }
 
     /// The lowest first height of all wallets.
     pub(super) fn lowest(&self, chain: &HeaderChain) -> Option<u32> {
-        self.entries.values().map(|entry| entry.wallet.birthday.height(chain)).min()
+        self.entries.values().map(|entry| entry.birthday.height(chain)).min()
     }
 
     /// What tells the items of a wallet from others.
     pub(super) fn digest(&self, id: &WalletId) -> Option<[u8; 32]> {
-        Some(self.entries.get(id)?.digest)
+        Some(self.entries.get(id)?.digest())
     }
 
-    /// Adds a wallet, or items to one that is there, whose birthday is the earlier of both. Returns
-    /// `true` if there is anything to look for that was not looked for before.
+    /// Adds a wallet, or items to one that is there, whose birthday is the earlier of both. A
+    /// descriptor that is there gets the larger gap of both. Returns `true` if there is anything to
+    /// look for that was not looked for before.
     ///
     /// # Errors
     /// The first item that cannot be watched. Nothing is added then.
@@ -324,62 +356,82 @@ impl Wallets {
         chain: &HeaderChain,
     ) -> Result<bool, ItemError> {
         wallet.check(self.protocol)?;
-        let before = self.new.len();
         let Wallet { birthday, history, items, gap } = wallet;
-        let empty = Wallet { birthday, history, items: Vec::new(), gap };
-        let entry = Entry { wallet: empty, digest: [0; 32], keychains: Vec::new() };
+        let entry = Entry { birthday, items: Vec::new() };
         let entry = self.entries.entry(id.clone()).or_insert(entry);
-        let is_earlier = birthday.height(chain) < entry.wallet.birthday.height(chain);
+        let is_earlier = birthday.height(chain) < entry.birthday.height(chain);
         if is_earlier {
-            entry.wallet.birthday = birthday;
+            entry.birthday = birthday;
         }
         let mut all = Vec::new();
-        let mut known: HashSet<Item> = entry.wallet.items.iter().cloned().collect();
+        let known = entry.items.iter().zip(0..).map(|(known, place)| (known.item.clone(), place));
+        let mut known: HashMap<Item, usize> = known.collect();
         for item in items {
-            if !known.insert(item.clone()) {
-                continue;
-            }
-            let place = entry.wallet.items.len();
+            let place = entry.items.len();
             let number = u32::try_from(place).unwrap_or(u32::MAX);
             let error = |cause| ItemError { item: place, cause };
-            let mut expanded = expand(&item);
-            if let Some(keychain) = keychain(&item, gap).map_err(error)? {
-                let derived = self.keychains.add(keychain);
-                let (keychain, scripts) =
-                    derived.map_err(|cause| error(ItemCause::Descriptor(cause)))?;
-                expanded.extend(scripts.into_iter().map(Expanded::derived));
-                entry.keychains.push((keychain, number));
-                self.keychain_holders.push((id.clone(), number));
+            let descriptor = |cause| error(ItemCause::Descriptor(cause));
+            if let Some(&place) = known.get(&item) {
+                if let Some(Watching { gap: narrower, keychain: Some(keychain), .. }) =
+                    entry.items.get_mut(place).filter(|known| known.gap < gap)
+                {
+                    *narrower = gap;
+                    let derived = self.keychains.widen(*keychain, gap).map_err(descriptor)?;
+                    let place = u32::try_from(place).unwrap_or(u32::MAX);
+                    all.push((place, derived.into_iter().map(Expanded::derived).collect()));
+                }
+                continue;
             }
-            entry.wallet.items.push(item);
+            known.insert(item.clone(), place);
+            let mut expanded = expand(&item);
+            let mut number_of_keychain = None;
+            if let Some(keychain) = keychain(&item, gap).map_err(error)? {
+                let (keychain, scripts) = self.keychains.add(keychain).map_err(descriptor)?;
+                expanded.extend(scripts.into_iter().map(Expanded::derived));
+                number_of_keychain = Some(keychain);
+                let holder = KeychainHolder { wallet: id.clone(), item: number, history };
+                self.keychain_holders.push(holder);
+            }
+            entry.items.push(Watching { item, gap, keychain: number_of_keychain });
             all.push((number, expanded));
         }
-        entry.digest = entry.wallet.digest();
+        let mut is_new = is_earlier;
         for (item, expanded) in all {
             for expanded in expanded {
-                self.watch(id, item, expanded, history);
+                is_new |= self.watch(id, item, expanded, history);
             }
         }
-        Ok(is_earlier || self.new.len() > before)
+        Ok(is_new)
     }
 
-    fn watch(&mut self, id: &WalletId, item: u32, expanded: Expanded, history: History) {
+    /// Notes whose a script or coin is, and has it watched if it is new to the wallet. Returns
+    /// `true` if anything is new: a script that the wallet has of another item shows that an index
+    /// of this one is used.
+    fn watch(&mut self, id: &WalletId, item: u32, expanded: Expanded, history: History) -> bool {
         let Expanded { script, outpoint, path, label } = expanded;
         let holder = Holder { wallet: id.clone(), item, path, label };
         let holders = match (&outpoint, &script) {
             (Some(outpoint), _) => self.by_outpoint.entry(*outpoint).or_default(),
             (None, Some(script)) => self.by_script.entry(script.clone()).or_default(),
-            (None, None) => return,
+            (None, None) => return false,
         };
-        if holders.iter().any(|known| known.wallet == *id) {
-            return;
+        let of_wallet = holders.iter().filter(|known| known.wallet == *id);
+        let labels: Vec<_> = of_wallet.map(|known| known.label).collect();
+        if labels.contains(&label) || !labels.is_empty() && label.is_none() {
+            return false;
         }
-        holders.push(holder);
+        // A wallet is told of the index of a descriptor rather than of the same script by itself.
+        let first = holders.iter().position(|known| known.wallet == *id && known.label.is_none());
+        holders.insert(first.unwrap_or(holders.len()), holder);
+        if !labels.is_empty() {
+            return true;
+        }
         // It may be watched again before the follower was told to forget it.
         if let Some(script) = &script {
             self.dropped.remove(script);
         }
         self.new.push(ToWatch { script, outpoint, label, history });
+        true
     }
 
     /// Forgets a wallet.
@@ -398,8 +450,8 @@ impl Wallets {
             !holders.is_empty()
         });
         // Filters are asked for the scripts of coins that other wallets watch.
-        for item in self.entries.values().flat_map(|entry| &entry.wallet.items) {
-            if let Item::Coin { script: Some(script), .. } = item {
+        for watching in self.entries.values().flat_map(|entry| &entry.items) {
+            if let Item::Coin { script: Some(script), .. } = &watching.item {
                 dropped.remove(script);
             }
         }
@@ -428,16 +480,16 @@ impl Wallets {
     /// The next index of each keychain of a wallet.
     pub(super) fn next_indices(&self, id: &WalletId) -> Vec<u32> {
         let next = self.keychains.next_indices();
-        let keychains = self.entries.get(id).map(|entry| &*entry.keychains).unwrap_or_default();
-        keychains.iter().filter_map(|(number, _)| next.get(*number as usize).copied()).collect()
+        let keychains = self.entries.get(id).into_iter().flat_map(Entry::keychains);
+        keychains.filter_map(|number| next.get(number as usize).copied()).collect()
     }
 
     /// Derives up to these indices, one for each keychain of the wallet.
     pub(super) fn derive_to(&mut self, id: &WalletId, next: &[u32]) {
         let Some(entry) = self.entries.get(id) else { return };
         let mut all = std::vec![0; self.keychain_holders.len()];
-        for ((number, _), next) in entry.keychains.iter().zip(next) {
-            if let Some(slot) = all.get_mut(*number as usize) {
+        for (number, next) in entry.keychains().zip(next) {
+            if let Some(slot) = all.get_mut(number as usize) {
                 *slot = *next;
             }
         }
@@ -450,16 +502,16 @@ impl Wallets {
         for derived in derived {
             let Some(label) = derived.label else { continue };
             let holder = self.keychain_holders.get(label.keychain as usize).cloned();
-            let Some((id, item)) = holder else { continue };
-            // Of a wallet that is gone.
-            let Some(entry) = self.entries.get(&id) else { continue };
-            let history = entry.wallet.history;
-            self.watch(&id, item, Expanded::derived(derived), history);
+            let Some(KeychainHolder { wallet, item, history }) = holder else { continue };
+            // A wallet that is gone has nothing watched any more.
+            if self.entries.contains_key(&wallet) {
+                self.watch(&wallet, item, Expanded::derived(derived), history);
+            }
         }
         self.new.len() > before
     }
 
-    /// The labels of a script, one for each wallet that derives it.
+    /// The labels of a script, one for each keychain that derives it.
     pub(super) fn labels<'a>(&'a self, script: &Script) -> impl Iterator<Item = Label> + 'a {
         let holders = self.by_script.get(script).into_iter().flatten();
         holders.filter_map(|holder| holder.label)

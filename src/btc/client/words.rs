@@ -142,8 +142,8 @@ impl fmt::Display for Finding {
             ),
             Self::UnconfirmedLimit(limit) => write!(
                 f,
-                "{limit} unconfirmed transactions are kept: further ones are passed over until a \
-                 block has them"
+                "{limit} unconfirmed transactions at most are kept, and 16 MB of them: further ones \
+                 are passed over until a block has them"
             ),
             Self::CoinLimit(count) => {
                 write!(f, "{count} coins are over the limit: their spends are not seen")

@@ -162,6 +162,28 @@ impl Keychains {
         Ok((number, scripts))
     }
 
+    /// Gives a keychain a larger gap, and returns the scripts that are to be watched now. A smaller
+    /// gap changes nothing.
+    ///
+    /// # Errors
+    /// An index that cannot be derived.
+    pub fn widen(
+        &mut self,
+        keychain: u32,
+        gap: u32,
+    ) -> Result<Vec<KeychainScript>, DescriptorError> {
+        let Some(chain) = self.keychains.get_mut(keychain as usize) else {
+            return Ok(Vec::new());
+        };
+        let more = gap.saturating_sub(chain.gap);
+        if more == 0 || !chain.is_ranged {
+            return Ok(Vec::new());
+        }
+        chain.gap = gap;
+        // The old gap is whole after the last index used, wherever that is.
+        chain.derive(keychain, chain.next.saturating_add(more).min(NUM_INDICES))
+    }
+
     /// The keychains, by number.
     pub fn keychains(&self) -> &[Keychain] {
         &self.keychains
