@@ -1,13 +1,4 @@
-//! A Bitcoin light client over TCP: BIP157 or BIP37, several wallets, from peers nobody trusts.
-//!
-//! The protocol machines are those of [`chainsieve`], which read no socket, no clock and no file.
-//! This crate gives them all three: peers named by the user or found by DNS seeds and an address
-//! book, over TCP or a SOCKS5 proxy; a folder that survives kills; a thread. A [`Client`] is made
-//! by a [`Builder`] and tells what it finds as [`Update`]s, by a blocking iterator or, with the
-//! feature `tokio`, a stream.
-//!
-//! # Examples
-//! See [`Builder`], and the folder `examples` of this package.
+#![doc = include_str!("../README.md")]
 
 mod builder;
 mod client;
