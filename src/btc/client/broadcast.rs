@@ -31,7 +31,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(130);
 const MAX_PROBES: u32 = 10;
 /// If no peer has it after this many probes, those that asked for it have not relayed it.
 const ENOUGH_PROBES: u32 = 2;
-/// How often a peer is sent the same transaction. An honest one asks again after it has lost it.
+/// How often one peer is sent the same transaction at most. An honest peer seldom asks again.
 const MAX_ANSWERS: u32 = 3;
 
 /// What became of a transaction that was broadcast.

@@ -67,7 +67,9 @@ impl World {
         let mut world = Self::new(peers);
         world.offer(tx, None);
         assert_eq!(world.told(tx), ids(1..=3));
-        (1..=3).for_each(|id| world.get(id, tx));
+        for id in 1..=3 {
+            world.get(id, tx);
+        }
         world.news();
         world.sent.clear();
         world
@@ -130,7 +132,7 @@ impl World {
         }
     }
 
-    /// The peers to which a message with this item was sent, in order.
+    /// The peers to which such a message was sent, in order.
     fn sent_to(&self, is_wanted: impl Fn(&NetworkMessage) -> bool) -> Vec<PeerId> {
         let wanted = self.sent.iter().filter(|(_, message)| is_wanted(message));
         wanted.map(|(id, _)| *id).collect()

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 
-use super::frame::{Frame, FrameError, HEADER, MAX_PAYLOAD, read_frame, write_message};
+use super::frame::{Frame, FrameError, HEADER, MAX_PAYLOAD, encode_message, read_frame};
 use super::timed::Timed;
 
 /// Bytes of received messages that are queued for one peer: one message of the greatest length.
@@ -133,8 +133,7 @@ impl Connection {
     /// # Errors
     /// [`SendError`]: the peer does not read what it was sent, or is gone.
     pub fn send(&self, message: NetworkMessage) -> Result<(), SendError> {
-        let mut bytes = Vec::new();
-        write_message(&mut bytes, self.magic, message).expect("memory takes any bytes");
+        let bytes = encode_message(self.magic, message);
         let count = bytes.len();
         let before = self.waiting.fetch_add(count, Ordering::AcqRel);
         let sent = if before > 0 && before.saturating_add(count) > MAX_OUT {
@@ -226,9 +225,9 @@ impl Read for Paced<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
     use std::net::TcpListener;
 
+    use super::super::frame::write_message;
     use super::*;
 
     const MAGIC: Magic = Magic::REGTEST;
