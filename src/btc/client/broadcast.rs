@@ -19,15 +19,20 @@ use crate::btc::peer::PeerId;
 const MAX_OFFERS: usize = 100;
 /// Peers that are told at first.
 const FIRST_OFFERS: usize = 3;
-/// After this long without a request, every peer is told.
+/// After this long without a request, or without a peer that has it after [`ENOUGH_PROBES`], every
+/// peer is told.
 const OFFER_ALL_AFTER: Duration = Duration::from_secs(30);
 /// When the peers that were not told are first asked for it.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 /// How often they are asked again. Bitcoin Core gives out an unconfirmed transaction that it has
-/// not announced only after two minutes (`UNCONDITIONAL_RELAY_DELAY`).
+/// not announced only after two minutes (`UNCONDITIONAL_RELAY_DELAY`, up to version 25).
 const PROBE_EVERY: Duration = Duration::from_secs(130);
 /// How often they are asked at most.
 const MAX_PROBES: u32 = 10;
+/// If no peer has it after this many probes, those that asked for it have not relayed it.
+const ENOUGH_PROBES: u32 = 2;
+/// How often one peer is sent the same transaction at most. An honest peer seldom asks again.
+const MAX_ANSWERS: u32 = 3;
 
 /// What became of a transaction that was broadcast.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,23 +60,59 @@ struct Offer {
     fee_rate: Option<FeeRate>,
     number: u64,
     since: Duration,
-    told: BTreeSet<PeerId>,
-    refused: BTreeSet<PeerId>,
-    requested: BTreeSet<PeerId>,
-    seen: BTreeSet<PeerId>,
+    /// Connected peers that were told or were passed over.
+    standings: BTreeMap<PeerId, Standing>,
+    /// A peer, perhaps one that is gone, has asked for it.
+    requested: bool,
+    /// A peer that was not told has it.
+    seen: bool,
     probed: Duration,
     probes: u32,
     mined: Option<BlockAt>,
 }
 
-/// What a broadcast wants: a message to send, or news about a transaction. Peers by their ids.
+/// How a connected peer stands to an offer.
 #[derive(Debug)]
+enum Standing {
+    /// The offer pays less than the peer takes, and the peer was not told.
+    Refused,
+    /// The peer was not told and has it.
+    Seen,
+    /// The peer was told, was sent it this often, and may have rejected it.
+    Told { answers: u32, rejected: bool },
+}
+
+impl Offer {
+    /// Returns `true` if every peer is to be told.
+    fn is_for_all(&self, now: Duration) -> bool {
+        if !self.requested {
+            return now.saturating_sub(self.since) > OFFER_ALL_AFTER;
+        }
+        // Hostile peers may be the first told. They would ask for it, to drop it.
+        let waited = now.saturating_sub(self.probed) > OFFER_ALL_AFTER;
+        let is_probed = self.probes > ENOUGH_PROBES || (self.probes == ENOUGH_PROBES && waited);
+        !self.seen && is_probed
+    }
+
+    fn num_told(&self) -> usize {
+        let told = |standing: &&Standing| matches!(standing, Standing::Told { .. });
+        self.standings.values().filter(told).count()
+    }
+
+    /// Returns `true` if the offer pays no less than this.
+    fn pays(&self, least: FeeRate) -> bool {
+        self.fee_rate.is_none_or(|rate| rate >= least)
+    }
+}
+
+/// What a broadcast wants: a message to send, or news about a transaction. Peers by their ids.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Send(PeerId, NetworkMessage),
     News(Txid, News),
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
     Offered(PeerId),
     Requested(PeerId),
@@ -99,6 +140,8 @@ impl Broadcasts {
     ) -> Vec<Txid> {
         let txid = transaction.compute_txid();
         self.count += 1;
+        // The block that it is in is told of once.
+        let mined = self.offers.get(&txid).and_then(|offer| offer.mined);
         self.offers.insert(
             txid,
             Offer {
@@ -106,13 +149,12 @@ impl Broadcasts {
                 fee_rate,
                 number: self.count,
                 since: now,
-                told: BTreeSet::new(),
-                refused: BTreeSet::new(),
-                requested: BTreeSet::new(),
-                seen: BTreeSet::new(),
+                standings: BTreeMap::new(),
+                requested: false,
+                seen: false,
                 probed: now,
                 probes: 0,
-                mined: None,
+                mined,
             },
         );
         let mut dropped = Vec::new();
@@ -128,8 +170,7 @@ impl Broadcasts {
     pub(super) fn disconnected(&mut self, id: PeerId) {
         self.fee_filters.remove(&id);
         for offer in self.offers.values_mut() {
-            offer.told.remove(&id);
-            offer.refused.remove(&id);
+            offer.standings.remove(&id);
         }
     }
 
@@ -153,51 +194,58 @@ impl Broadcasts {
 
     /// Offers to whom it is time to offer, and asks whom it is time to ask.
     pub(super) fn next(&mut self, peers: &BTreeSet<PeerId>, now: Duration) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for (&txid, offer) in &mut self.offers {
-            if offer.mined.is_some() {
-                continue;
-            }
-            let since = now.saturating_sub(offer.since);
-            let is_unheard = offer.requested.is_empty() && since > OFFER_ALL_AFTER;
-            let limit = if is_unheard { usize::MAX } else { FIRST_OFFERS };
+        // One message for each peer: a message for each offer could be more than may be queued.
+        let mut told: BTreeMap<PeerId, Vec<Inventory>> = BTreeMap::new();
+        let mut asked: BTreeMap<PeerId, Vec<Inventory>> = BTreeMap::new();
+        let mut news = Vec::new();
+        let offers = self.offers.iter_mut().filter(|(_, offer)| offer.mined.is_none());
+        let mut offers: Vec<_> = offers.collect();
+        // A parent was broadcast before its child, and comes first in the message.
+        offers.sort_by_key(|(_, offer)| offer.number);
+        for (&txid, offer) in offers {
+            let limit = if offer.is_for_all(now) { usize::MAX } else { FIRST_OFFERS };
+            let mut num_told = offer.num_told();
             for &id in peers {
-                if offer.told.len() >= limit {
+                if num_told >= limit {
                     break;
                 }
-                if offer.told.contains(&id)
-                    || offer.refused.contains(&id)
-                    || offer.seen.contains(&id)
-                {
+                if offer.standings.contains_key(&id) {
                     continue;
                 }
-                let least = self.fee_filters.get(&id).copied();
-                if let (Some(rate), Some(least)) = (offer.fee_rate, least)
-                    && rate < least
+                if let Some(&least) = self.fee_filters.get(&id)
+                    && !offer.pays(least)
                 {
-                    offer.refused.insert(id);
-                    steps.push(Step::News(txid, News::FeeTooLow(id, least)));
+                    offer.standings.insert(id, Standing::Refused);
+                    news.push(Step::News(txid, News::FeeTooLow(id, least)));
                     continue;
                 }
-                offer.told.insert(id);
-                let items = std::vec![Inventory::Transaction(txid)];
-                steps.push(Step::Send(id, NetworkMessage::Inv(items)));
-                steps.push(Step::News(txid, News::Offered(id)));
+                offer.standings.insert(id, Standing::Told { answers: 0, rejected: false });
+                num_told += 1;
+                told.entry(id).or_default().push(Inventory::Transaction(txid));
+                news.push(Step::News(txid, News::Offered(id)));
             }
             let wait = if offer.probes == 0 { PROBE_AFTER } else { PROBE_EVERY };
             let is_due = now.saturating_sub(offer.probed) >= wait && offer.probes < MAX_PROBES;
-            if is_due && !offer.requested.is_empty() {
-                offer.probed = now;
-                offer.probes += 1;
-                for &id in peers.iter().filter(|id| !offer.told.contains(id)) {
-                    if !offer.seen.contains(&id) {
-                        let items = std::vec![Inventory::WitnessTransaction(txid)];
-                        steps.push(Step::Send(id, NetworkMessage::GetData(items)));
+            if is_due && offer.requested {
+                let mut is_asked = false;
+                for &id in peers {
+                    if matches!(offer.standings.get(&id), None | Some(Standing::Refused)) {
+                        is_asked = true;
+                        let item = Inventory::WitnessTransaction(txid);
+                        asked.entry(id).or_default().push(item);
                     }
+                }
+                // A probe that nobody got shows nothing.
+                if is_asked {
+                    offer.probed = now;
+                    offer.probes += 1;
                 }
             }
         }
-        steps
+        let told = told.into_iter().map(|(id, items)| Step::Send(id, NetworkMessage::Inv(items)));
+        let asked =
+            asked.into_iter().map(|(id, items)| Step::Send(id, NetworkMessage::GetData(items)));
+        told.chain(news).chain(asked).collect()
     }
 
     /// Takes a message of a peer, if it is about a transaction that is offered.
@@ -207,41 +255,39 @@ impl Broadcasts {
             NetworkMessage::FeeFilter(rate) => {
                 let per_kvb = u64::try_from(*rate).unwrap_or(0);
                 // BIP133 counts by 1,000 virtual bytes, of four weight units each.
-                self.fee_filters.insert(id, FeeRate::from_sat_per_kwu(per_kvb / 4));
+                let least = FeeRate::from_sat_per_kwu(per_kvb / 4);
+                self.fee_filters.insert(id, least);
+                for offer in self.offers.values_mut() {
+                    let is_refused = matches!(offer.standings.get(&id), Some(Standing::Refused));
+                    if is_refused && offer.pays(least) {
+                        offer.standings.remove(&id);
+                    }
+                }
             }
             NetworkMessage::Inv(items) => {
-                for item in items {
-                    let (Inventory::Transaction(txid) | Inventory::WitnessTransaction(txid)) = item
-                    else {
-                        continue;
-                    };
-                    self.seen(id, txid, &mut steps);
+                for txid in items.iter().filter_map(txid_of) {
+                    self.seen(id, &txid, &mut steps);
                 }
             }
             NetworkMessage::Tx(tx) if !self.offers.is_empty() => {
                 self.seen(id, &tx.compute_txid(), &mut steps);
             }
             NetworkMessage::GetData(items) => {
-                for item in items {
-                    let (Inventory::Transaction(txid) | Inventory::WitnessTransaction(txid)) = item
-                    else {
-                        continue;
-                    };
-                    let Some(offer) = self.offers.get_mut(txid) else { continue };
-                    // Whom it was not offered need not learn that it is here.
-                    if !offer.told.contains(&id) {
-                        continue;
-                    }
-                    let transaction = offer.transaction.clone();
-                    steps.push(Step::Send(id, NetworkMessage::Tx(transaction)));
-                    if offer.requested.insert(id) {
-                        steps.push(Step::News(*txid, News::Requested(id)));
+                let mut answered = BTreeSet::new();
+                for txid in items.iter().filter_map(txid_of) {
+                    if self.offers.contains_key(&txid) && answered.insert(txid) {
+                        self.answer(id, txid, &mut steps);
                     }
                 }
             }
             NetworkMessage::Reject(reject) => {
                 let txid = Txid::from_raw_hash(reject.hash);
-                if self.offers.get(&txid).is_some_and(|offer| offer.told.contains(&id)) {
+                let offer = self.offers.get_mut(&txid);
+                let standing = offer.and_then(|offer| offer.standings.get_mut(&id));
+                if let Some(Standing::Told { rejected, .. }) = standing
+                    && !*rejected
+                {
+                    *rejected = true;
                     let text = reject.reason.chars().filter(|c| !c.is_control()).take(200);
                     steps.push(Step::News(txid, News::Rejected(id, text.collect())));
                 }
@@ -251,10 +297,44 @@ impl Broadcasts {
         steps
     }
 
+    /// Sends a transaction to a peer that was told of it.
+    fn answer(&mut self, id: PeerId, txid: Txid, steps: &mut Vec<Step>) {
+        let Some(offer) = self.offers.get_mut(&txid) else { return };
+        // Whom it was not offered need not learn that it is here.
+        let Some(Standing::Told { answers, .. }) = offer.standings.get_mut(&id) else { return };
+        if *answers >= MAX_ANSWERS {
+            return;
+        }
+        *answers += 1;
+        offer.requested = true;
+        // With its witnesses, whichever kind was asked for: Core asks a peer that does not serve
+        // witnesses for MSG_TX, and can make no use of a transaction without them.
+        steps.push(Step::Send(id, NetworkMessage::Tx(offer.transaction.clone())));
+        if *answers == 1 {
+            steps.push(Step::News(txid, News::Requested(id)));
+        }
+    }
+
     fn seen(&mut self, id: PeerId, txid: &Txid, steps: &mut Vec<Step>) {
         let Some(offer) = self.offers.get_mut(txid) else { return };
-        if !offer.told.contains(&id) && offer.seen.insert(id) {
+        let standing = offer.standings.get(&id);
+        if matches!(standing, None | Some(Standing::Refused)) {
+            offer.standings.insert(id, Standing::Seen);
+            offer.seen = true;
             steps.push(Step::News(*txid, News::Seen(id)));
         }
     }
 }
+
+/// The transaction that an item names. An item with a wtxid (BIP339) needs an agreement that the
+/// client does not make.
+fn txid_of(item: &Inventory) -> Option<Txid> {
+    match item {
+        Inventory::Transaction(txid) | Inventory::WitnessTransaction(txid) => Some(*txid),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "broadcast_tests.rs"]
+mod tests;

@@ -1,12 +1,13 @@
 //! A connection to a peer: a thread that reads, a thread that writes, and bounds on what waits.
 //!
 //! Of each peer at most [`MAX_QUEUED`] bytes are queued for the owner, besides the one message that
-//! is being read (up to [`MAX_PAYLOAD`]), and at most [`MAX_OUT`] messages are queued to be sent. A
-//! peer that sends more is not read from until there is room, so that TCP slows it down. A peer that
-//! does not read what it is sent is disconnected.
+//! is being read (up to [`MAX_PAYLOAD`]), and at most [`MAX_OUT`] bytes are queued to be sent, in at
+//! most [`MAX_OUT_MESSAGES`] messages. A peer that sends more is not read from until there is room,
+//! so that TCP slows it down. A peer that does not read what it is sent is disconnected.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -15,13 +16,17 @@ use std::time::{Duration, Instant};
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 
-use super::frame::{Frame, FrameError, HEADER, MAX_PAYLOAD, read_frame, write_message};
+use super::frame::{Frame, FrameError, HEADER, MAX_PAYLOAD, encode_message, read_frame};
 use super::timed::Timed;
 
 /// Bytes of received messages that are queued for one peer: one message of the greatest length.
 pub const MAX_QUEUED: usize = MAX_PAYLOAD as usize + HEADER;
-/// Messages queued to be sent to one peer.
-pub const MAX_OUT: usize = 64;
+/// Bytes queued to be sent to one peer, or one message of any length. A peer may ask for all that is
+/// offered at once: a hundred transactions of 80 kB.
+pub const MAX_OUT: usize = 8_000_000;
+/// Messages queued to be sent to one peer: some bursts are of hundreds of short ones, and each takes
+/// memory beyond its bytes.
+pub const MAX_OUT_MESSAGES: usize = 4_096;
 /// Timeout for the next message of a peer. It is pinged before.
 pub const MAX_SILENCE: Duration = Duration::from_secs(150);
 /// Timeout of a message from its first byte to its last: 4 MB at 33 kB a second.
@@ -95,7 +100,10 @@ impl Drop for Credit {
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    out: SyncSender<NetworkMessage>,
+    magic: Magic,
+    out: SyncSender<Vec<u8>>,
+    /// Bytes queued to be sent, with the message that is being written.
+    waiting: Arc<AtomicUsize>,
     room: Arc<Room>,
 }
 
@@ -105,7 +113,9 @@ impl Connection {
     /// # Errors
     /// The system gives no thread or no second handle of the socket.
     pub fn start(stream: TcpStream, magic: Magic, deliver: Deliver) -> io::Result<Self> {
-        let (out, queue) = sync_channel(MAX_OUT);
+        let (out, queue) = sync_channel(MAX_OUT_MESSAGES);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let written = waiting.clone();
         let room = Arc::new(Room::default());
         let (reading, writing) = (stream.try_clone()?, stream.try_clone()?);
         let credits = room.clone();
@@ -114,8 +124,8 @@ impl Connection {
             .spawn(move || read_all(&reading, magic, &credits, deliver))?;
         thread::Builder::new()
             .name("peer out".into())
-            .spawn(move || write_all(&writing, magic, &queue))?;
-        Ok(Self { stream, out, room })
+            .spawn(move || write_all(&writing, &queue, &written))?;
+        Ok(Self { stream, magic, out, waiting, room })
     }
 
     /// Queues a message.
@@ -123,10 +133,21 @@ impl Connection {
     /// # Errors
     /// [`SendError`]: the peer does not read what it was sent, or is gone.
     pub fn send(&self, message: NetworkMessage) -> Result<(), SendError> {
-        self.out.try_send(message).map_err(|error| match error {
-            TrySendError::Full(_) => SendError::Full,
-            TrySendError::Disconnected(_) => SendError::Gone,
-        })
+        let bytes = encode_message(self.magic, message);
+        let count = bytes.len();
+        let before = self.waiting.fetch_add(count, Ordering::AcqRel);
+        let sent = if before > 0 && before.saturating_add(count) > MAX_OUT {
+            Err(SendError::Full)
+        } else {
+            self.out.try_send(bytes).map_err(|error| match error {
+                TrySendError::Full(_) => SendError::Full,
+                TrySendError::Disconnected(_) => SendError::Gone,
+            })
+        };
+        if sent.is_err() {
+            self.waiting.fetch_sub(count, Ordering::AcqRel);
+        }
+        sent
     }
 }
 
@@ -142,8 +163,8 @@ impl Drop for Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// [`MAX_OUT`] messages are queued already.
-    #[error("{MAX_OUT} messages are queued, the limit")]
+    /// [`MAX_OUT`] bytes or [`MAX_OUT_MESSAGES`] messages are queued already.
+    #[error("the limit of {MAX_OUT} bytes or {MAX_OUT_MESSAGES} messages is queued")]
     Full,
     /// The connection is closed. The reading thread reports why.
     #[error("the connection is closed")]
@@ -166,14 +187,15 @@ fn read_all(stream: &TcpStream, magic: Magic, room: &Arc<Room>, mut deliver: Del
     }
 }
 
-fn write_all(stream: &TcpStream, magic: Magic, queue: &Receiver<NetworkMessage>) {
-    for message in queue {
+fn write_all(stream: &TcpStream, queue: &Receiver<Vec<u8>>, waiting: &AtomicUsize) {
+    for bytes in queue {
         let until = Instant::now() + MESSAGE_TIME;
-        if write_message(&mut Timed::new(stream, until), magic, message).is_err() {
+        if Timed::new(stream, until).write_all(&bytes).is_err() {
             // The reading thread notices, and reports why.
             drop(stream.shutdown(Shutdown::Both));
             return;
         }
+        waiting.fetch_sub(bytes.len(), Ordering::AcqRel);
     }
 }
 
@@ -203,9 +225,9 @@ impl Read for Paced<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
     use std::net::TcpListener;
 
+    use super::super::frame::write_message;
     use super::*;
 
     const MAGIC: Magic = Magic::REGTEST;
@@ -285,7 +307,53 @@ mod tests {
         let large = |_| NetworkMessage::Alert(vec![0; 1_000_000]);
         let refused = (0..1_000).map(large).find_map(|message| connection.send(message).err());
         assert_eq!(refused, Some(SendError::Full));
+        assert!(connection.waiting.load(Ordering::Acquire) <= MAX_OUT);
         drop(theirs);
         assert!(matches!(incoming.recv_timeout(limit()), Ok(Incoming::Closed(_))));
+    }
+
+    #[test]
+    fn a_burst_waits_for_a_peer_that_is_slow_to_read() {
+        let (ours, mut theirs) = pair();
+        let (connection, _incoming) = start(ours);
+        // More than the system takes from the one before the other reads.
+        connection.send(NetworkMessage::Alert(vec![7; 7_000_000])).unwrap();
+        // As many as a getdata for each offer and a request for each height lead to.
+        for nonce in 0..1_000 {
+            connection.send(NetworkMessage::Ping(nonce)).unwrap();
+        }
+        theirs.set_read_timeout(Some(limit())).unwrap();
+        // The payload of an alert has its length first.
+        theirs.read_exact(&mut vec![0; HEADER + 5 + 7_000_000]).unwrap();
+        for nonce in 0..1_000 {
+            let frame = read_frame(&mut theirs, MAGIC).unwrap();
+            assert_eq!(frame.decode().unwrap(), NetworkMessage::Ping(nonce));
+        }
+        // All of it is off the queue, and there is room for as much again.
+        while connection.waiting.load(Ordering::Acquire) > 0 {
+            thread::yield_now();
+        }
+        connection.send(NetworkMessage::Alert(vec![7; 7_000_000])).unwrap();
+    }
+
+    #[test]
+    fn short_messages_that_wait_are_bounded_too() {
+        let (ours, _theirs) = pair();
+        let (connection, _incoming) = start(ours);
+        connection.send(NetworkMessage::Alert(vec![7; 7_000_000])).unwrap();
+        let mut pings = (0..).map(|nonce| connection.send(NetworkMessage::Ping(nonce)));
+        let sent = pings.position(|sent| sent == Err(SendError::Full)).unwrap();
+        // The first message may be on the queue still.
+        assert!((MAX_OUT_MESSAGES - 1..=MAX_OUT_MESSAGES).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn a_message_of_any_length_fits_when_nothing_waits() {
+        let (ours, mut theirs) = pair();
+        let (connection, _incoming) = start(ours);
+        connection.send(NetworkMessage::Alert(vec![7; MAX_OUT + 1])).unwrap();
+        assert_eq!(connection.send(NetworkMessage::Ping(1)), Err(SendError::Full));
+        theirs.set_read_timeout(Some(limit())).unwrap();
+        theirs.read_exact(&mut vec![0; HEADER + 5 + MAX_OUT + 1]).unwrap();
     }
 }

@@ -170,8 +170,13 @@ pub fn read_frame(from: &mut impl Read, magic: Magic) -> Result<Frame, FrameErro
 /// Those of the stream.
 pub fn write_message(to: &mut impl Write, magic: Magic, message: NetworkMessage) -> io::Result<()> {
     // In one piece: a write for each field would be a packet for each.
-    to.write_all(&encode::serialize(&RawNetworkMessage::new(magic, message)))?;
+    to.write_all(&encode_message(magic, message))?;
     to.flush()
+}
+
+/// The bytes of a message, its header included.
+pub fn encode_message(magic: Magic, message: NetworkMessage) -> Vec<u8> {
+    encode::serialize(&RawNetworkMessage::new(magic, message))
 }
 
 fn command_name(bytes: &[u8]) -> String {

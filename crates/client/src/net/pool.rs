@@ -1,9 +1,10 @@
 //! Several peers at a time: each is called, read from, called again after a wait, and banned after
 //! misbehaviour.
 //!
-//! Of one peer, 4 MB of messages are queued at most, one more is being read, and 64 short ones are
-//! queued to be sent: with eight peers, 80 MB in all. At most 1,024 events of all peers are queued;
-//! an owner that does not call [`Pool::wait`] slows the peers down by TCP.
+//! Of one peer, 4 MB of messages are queued at most and one more is being read; 8 MB at most are
+//! queued to be sent, of which requests are a small part and transactions may be most: with eight
+//! peers, 128 MB at most. At most 1,024 events of all peers are queued; an owner that does not call
+//! [`Pool::wait`] slows the peers down by TCP.
 //!
 //! Threads: two for each connection, one for each call under way, at most one that resolves the
 //! names of seeds or three that ask seeds through the proxy. All end after the pool is dropped, a
