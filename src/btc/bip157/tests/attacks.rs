@@ -207,6 +207,7 @@ fn lacks_a_block(set_back: u64) {
     world.settle();
     let asked = world.sent(is_block);
     world.now -= Duration::from_secs(set_back);
+    world.wait(0);
     world.wait(29);
     assert_eq!(world.sent(is_block), asked, "it is not asked in a row");
     assert_ne!(world.sync.settled_to(), Some(10));
