@@ -186,7 +186,7 @@ impl HeaderSync {
         any && self.peers.values().all(|peer| peer.has_told_all() || !peer.is_awaited())
     }
 
-    /// Returns `true` if the headers of most peers are more than two hours ahead of the clock, which
+    /// Returns `true` if the headers of most peers are more than two hours ahead of the clock. It
     /// is likely wrong then.
     pub fn is_clock_behind(&self) -> bool {
         let ahead = self.peers.values().filter(|peer| peer.ahead.is_some()).count();
@@ -302,7 +302,8 @@ impl HeaderSync {
             let repeats = full && (1..=peer.highest).contains(&height);
             peer.highest = peer.highest.max(height);
             actions.push(Action::Shown(id, last));
-            if fruitless > if repeats { MAX_REPEATED } else { MAX_FRUITLESS } {
+            let most = if repeats { MAX_REPEATED } else { MAX_FRUITLESS };
+            if fruitless > most {
                 self.disconnect(id, Reason::Fruitless(fruitless), actions);
             } else if !full {
                 self.end_branch(id, now, actions);
@@ -345,8 +346,8 @@ impl HeaderSync {
         }
     }
 
-    /// This header of the peer is too far ahead of the clock. The clock may be wrong, and the header
-    /// is good later: Core does not punish it either. Those before it are taken.
+    /// This header of the peer is too far ahead of the clock. The clock may be wrong, and the
+    /// header is good later: Core does not punish it either. Those before it are taken.
     fn put_off(
         &mut self,
         id: PeerId,
@@ -444,7 +445,7 @@ impl HeaderSync {
     }
 }
 
-/// What to ask a peer with whose last header was this one, if more follows it.
+/// The locator for a peer whose last header was this one, if more follows it.
 fn locator(chain: &HeaderChain, last: Option<BlockHash>) -> Vec<BlockHash> {
     let mut locator = chain.locator();
     // From the block before the tip: a peer that has the tip shows it by its answer.
@@ -452,8 +453,9 @@ fn locator(chain: &HeaderChain, last: Option<BlockHash>) -> Vec<BlockHash> {
         locator.remove(0);
     }
     let Some(last) = last.filter(|last| *last != chain.tip().hash) else { return locator };
-    // A peer that has none of the last blocks goes on from there. Without it, one that is behind, or
-    // on a branch from far below, would send the same again: the steps of a locator are large there.
+    // A peer that has none of the last blocks goes on from there. Without it, one that is behind,
+    // or on a branch from far below, would send the same again: the steps of a locator are large
+    // there.
     let place = match chain.height_of(&last) {
         Some(height) => locator.iter().position(|hash| chain.height_of(hash) <= Some(height)),
         None => Some(0),

@@ -56,6 +56,7 @@ use thiserror::Error;
 use crate::btc::bip157;
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::{Grade, PeerId};
+use crate::btc::protocol::MAX_INV_SIZE;
 
 pub use blocks_asked::BlockError;
 pub use bloom::Reason as BloomReason;
@@ -520,7 +521,7 @@ pub enum Reason {
     #[error(transparent)]
     Bloom(bloom::Reason),
     /// More items in one `inv`, `getdata` or `notfound` than the protocol allows.
-    #[error("{0} items in one message, the limit is {max}", max = crate::btc::protocol::MAX_INV_SIZE)]
+    #[error("{0} items in one message, the limit is {MAX_INV_SIZE}")]
     Inventory(usize),
     /// A block with the hash asked for, and not with its transactions.
     #[error("it sent a block {0} whose transactions are not those of its header")]
