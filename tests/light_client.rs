@@ -11,6 +11,8 @@
 mod mined;
 #[path = "light_client/node.rs"]
 mod node;
+#[path = "light_client/peers.rs"]
+mod peers;
 #[path = "light_client/restarts.rs"]
 mod restarts;
 #[path = "support/rng.rs"]

@@ -18,6 +18,8 @@ mod raw;
 pub mod script;
 #[cfg(feature = "std")]
 pub mod server;
+#[cfg(feature = "std")]
+mod steady_clock;
 pub mod wallet;
 
 pub use raw::RawError;

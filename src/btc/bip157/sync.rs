@@ -24,6 +24,7 @@ use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
+use crate::btc::steady_clock::SteadyClock;
 
 /// The client's side of BIP157 with several peers. The [module](super) says how to drive it.
 ///
@@ -42,6 +43,7 @@ pub struct FilterSync {
     inspections: Inspections,
     /// Which inspections the event may have changed.
     look: Look,
+    clock: SteadyClock,
 }
 
 impl FilterSync {
@@ -58,6 +60,7 @@ impl FilterSync {
             peers: Peers::new(config.limits, config.last),
             inspections: Inspections::new(config.limits),
             look: Look::All,
+            clock: SteadyClock::default(),
             config,
         }
     }
@@ -98,7 +101,13 @@ impl FilterSync {
     /// a hash for each height at most; when a liar is convicted, a look at each height.
     #[must_use]
     pub fn handle(&mut self, chain: &HeaderChain, event: Event, now: Duration) -> Vec<Action> {
-        let mut turn = Turn::new(chain, now);
+        // A `notfound` may have 50,000 items, and what follows looks at every open inspection.
+        if let Event::BlockUnavailable(peer, hash) = &event
+            && !self.peers.get(*peer).is_some_and(|peer| peer.requests.has_block(*hash))
+        {
+            return Vec::new();
+        }
+        let mut turn = Turn::new(chain, self.clock.read(now));
         let sender = match &event {
             Event::CFilter(peer, _) => Some(*peer),
             _ => None,

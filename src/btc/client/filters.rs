@@ -130,10 +130,9 @@ impl FilterFollower {
             Event::Shows(id, hash) => self.shows(id, hash, turn),
             Event::Chain(events) => self.chain_changed(events, turn),
             Event::Message(id, message) => {
-                if self.peers.contains_key(&id) {
-                    for event in bip157::Event::from_message(id, message) {
-                        self.feed(event, turn);
-                    }
+                let events = bip157::Event::from_message(id, message);
+                if self.peers.contains_key(&id) && !events.is_empty() {
+                    self.feed_all(events.into(), turn);
                 }
             }
             Event::Watch(from, coins) => self.watch_new(from, coins, turn),
@@ -269,7 +268,12 @@ impl FilterFollower {
 
     /// Tells the state machine, and does what it wants.
     fn feed(&mut self, event: bip157::Event, turn: &mut Turn<'_>) {
-        let mut events = VecDeque::from([event]);
+        self.feed_all(VecDeque::from([event]), turn);
+    }
+
+    /// The same with several events, after which blocks are scanned once: a `notfound` may have
+    /// 50,000 items.
+    fn feed_all(&mut self, mut events: VecDeque<bip157::Event>, turn: &mut Turn<'_>) {
         while let Some(event) = events.pop_front() {
             let from = match &event {
                 bip157::Event::Block(Some(peer), _) => Some(*peer),
@@ -500,9 +504,8 @@ impl FilterFollower {
             self.settled = None;
             return false;
         }
-        // The clock may have been set back.
         let since = match self.settled {
-            Some((progress, to, since)) if (progress, to) == (self.progress, end) => since.min(now),
+            Some((progress, to, since)) if (progress, to) == (self.progress, end) => since,
             _ => now,
         };
         self.settled = Some((self.progress, end, since));
@@ -511,7 +514,7 @@ impl FilterFollower {
         }
         // A peer that sends nothing is disconnected after so long, and would be waited for again
         // each time that it comes back.
-        if now.saturating_sub(since) > self.timeout * SILENT_TIMEOUTS {
+        if now.saturating_sub(since) > self.timeout.saturating_mul(SILENT_TIMEOUTS) {
             return true;
         }
         if now < self.look && end.saturating_sub(first) > FEW {
@@ -519,7 +522,7 @@ impl FilterFollower {
         }
         let key = (self.progress, self.active, end);
         if self.heard != Some(key) {
-            self.look = now + LOOK_EVERY;
+            self.look = now.saturating_add(LOOK_EVERY);
             self.heard = self.all_heard(end).then_some(key);
         }
         self.heard.is_some()

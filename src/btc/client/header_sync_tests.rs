@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const UNIX: u32 = 1_700_000_000;
 
 /// Headers on top of another, of two tries each; those of different branches differ.
-fn mine(parent: &Header, count: usize, branch: u8) -> Vec<Header> {
+pub(in crate::btc::client) fn mine(parent: &Header, count: usize, branch: u8) -> Vec<Header> {
     let mut headers: Vec<Header> = Vec::with_capacity(count);
     for _ in 0..count {
         let parent = headers.last().unwrap_or(parent);
@@ -31,7 +31,7 @@ fn mine(parent: &Header, count: usize, branch: u8) -> Vec<Header> {
     headers
 }
 
-fn prove(header: &mut Header) {
+pub(in crate::btc::client) fn prove(header: &mut Header) {
     while header.validate_pow(header.target()).is_err() {
         header.nonce += 1;
     }
@@ -43,6 +43,10 @@ struct World {
     peers: BTreeMap<PeerId, HeaderChain>,
     /// Peers that are asked and say nothing.
     silent: Vec<PeerId>,
+    /// Peers that answer each question with the same headers.
+    repeats: BTreeMap<PeerId, Vec<Header>>,
+    /// Peers each of whose answers takes the whole timeout.
+    slow: Vec<PeerId>,
     now: Duration,
     asked: BTreeMap<PeerId, u32>,
     questions: VecDeque<(PeerId, Vec<BlockHash>)>,
@@ -70,6 +74,8 @@ impl World {
             sync: HeaderSync::new(chain, TIMEOUT),
             peers: BTreeMap::new(),
             silent: Vec::new(),
+            repeats: BTreeMap::new(),
+            slow: Vec::new(),
             now: Duration::from_secs(UNIX.into()),
             asked: BTreeMap::new(),
             questions: VecDeque::new(),
@@ -117,14 +123,31 @@ impl World {
     fn run(&mut self) {
         self.handle(Event::Tick);
         for _ in 0..10_000 {
-            let Some((id, locator)) = self.questions.pop_front() else { return };
-            let Some(peer) = self.peers.get(&id).filter(|_| !self.silent.contains(&id)) else {
-                continue;
-            };
-            let answer = peer.headers_after(&locator, BlockHash::all_zeros()).to_vec();
-            self.handle(Event::Headers(id, &answer));
+            if !self.step() {
+                return;
+            }
         }
         panic!("it does not come to an end");
+    }
+
+    /// The next question, if there is one.
+    fn step(&mut self) -> bool {
+        let Some((id, locator)) = self.questions.pop_front() else { return false };
+        let Some(peer) = self.peers.get(&id).filter(|_| !self.silent.contains(&id)) else {
+            return true;
+        };
+        let answer = peer.headers_after(&locator, BlockHash::all_zeros()).to_vec();
+        let answer = self.repeats.get(&id).cloned().unwrap_or(answer);
+        if self.slow.contains(&id) {
+            self.now += TIMEOUT;
+        }
+        self.handle(Event::Headers(id, &answer));
+        true
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.run();
     }
 
     fn tip(&self) -> BlockHash {
@@ -304,12 +327,214 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     assert!(matches!(world.dropped.as_slice(), [(PeerId(1), reason)] if reason.is_misbehaviour()));
 }
 
+/// Headers of which the clock allows the first three.
+fn ahead(world: &mut World) -> Vec<Header> {
+    let mut headers = mine(&genesis(), 3, 1);
+    for _ in 0..2 {
+        let mut next = mine(headers.last().unwrap(), 1, 1)[0];
+        next.time += 10_000;
+        prove(&mut next);
+        headers.push(next);
+    }
+    world.now = Duration::from_secs((headers[2].time).into());
+    headers
+}
+
 #[test]
-fn a_header_from_the_future_may_be_our_clock() {
-    let headers = mine(&genesis(), 1, 1);
+fn who_has_headers_from_the_future_stays_and_is_asked_again() {
     let mut world = World::fresh();
-    world.add(1, chain(&[]));
-    world.now = Duration::from_secs((headers[0].time - 7_201).into());
-    world.take(1, &headers);
-    assert!(matches!(world.dropped.as_slice(), [(_, reason)] if !reason.is_misbehaviour()));
+    let all = ahead(&mut world);
+    let late = world.now + Duration::from_secs(100_000);
+    world.add(1, chain(&[&all]));
+    world.run();
+    assert_eq!((world.height(), world.dropped.len(), world.asked[&PeerId(1)]), (3, 0, 1));
+    assert_eq!(world.shown.last(), Some(&(PeerId(1), all[2].block_hash())));
+    assert!(world.sync.is_clock_behind() && !world.sync.is_caught_up());
+    // Its next blocks build on what is refused, which is no fault of its.
+    for _ in 0..=MAX_UNCONNECTED {
+        world.take(1, &all[4..]);
+        world.run();
+    }
+    assert_eq!((world.height(), world.dropped.len()), (3, 0));
+    let asked = world.asked[&PeerId(1)];
+    world.pass(ASK_AGAIN_AFTER);
+    assert_eq!((world.height(), world.asked[&PeerId(1)]), (3, asked + 1));
+    // The clock is put right.
+    world.now = late;
+    world.run();
+    assert_eq!((world.height(), world.dropped.len()), (5, 0));
+    assert!(!world.sync.is_clock_behind() && world.sync.is_caught_up());
+}
+
+#[test]
+fn nobody_waits_for_who_has_headers_from_the_future() {
+    let mut world = World::fresh();
+    let all = ahead(&mut world);
+    world.add(1, chain(&[&all]));
+    world.add(2, chain(&[&all[..3]]));
+    world.run();
+    assert!(world.sync.is_caught_up() && !world.sync.is_clock_behind());
+    assert_eq!((world.height(), world.dropped.len()), (3, 0));
+}
+
+#[test]
+fn a_branch_with_headers_from_the_future_is_no_fault() {
+    let mut world = World::new(HeaderChain::new(Network::Regtest).with_side_limit(100));
+    world.now = Duration::from_secs(u64::from(genesis().time) + 3_000);
+    world.add(1, chain(&[&mine(&genesis(), 2_100, 1)]));
+    world.run();
+    let mut long = mine(&genesis(), 4_100, 2);
+    let mut last = mine(&long[4_099], 1, 2)[0];
+    last.time += 10_000;
+    prove(&mut last);
+    long.push(last);
+    world.add(2, chain(&[&long]));
+    world.run();
+    assert_eq!((world.height(), world.tip()), (4_100, long[4_099].block_hash()));
+    assert_eq!(world.dropped, []);
+}
+
+#[test]
+fn who_repeats_known_headers_keeps_nobody_waiting() {
+    let all = mine(&genesis(), 4_500, 1);
+    // It claims most, and so leads; or it comes once all others have told all they have.
+    for comes_first in [true, false] {
+        let mut world = World::fresh();
+        world.repeats.insert(PeerId(1), all[..MAX_HEADERS].to_vec());
+        // Both are there before one is asked.
+        let first = if comes_first { 1 } else { 2 };
+        world.add(first, chain(&[&all]));
+        if !comes_first {
+            world.run();
+        }
+        world.add(3 - first, chain(&[&all]));
+        let mut steps = 0;
+        while !world.sync.is_caught_up() && steps < 20 {
+            world.step();
+            steps += 1;
+        }
+        assert_eq!((world.height(), world.sync.is_caught_up()), (4_500, true), "{comes_first}");
+        assert_eq!(world.dropped, []);
+        world.run();
+        assert_eq!(world.dropped, [(PeerId(1), Reason::Fruitless(MAX_REPEATED + 1))]);
+        assert!(!world.dropped[0].1.is_misbehaviour() && world.sync.is_caught_up());
+    }
+}
+
+#[test]
+fn alone_who_repeats_known_headers_has_not_told_all() {
+    let all = mine(&genesis(), MAX_HEADERS, 1);
+    let mut world = World::fresh();
+    world.repeats.insert(PeerId(1), all.clone());
+    world.add(1, chain(&[&all]));
+    while world.step() {
+        assert!(!world.sync.is_caught_up());
+    }
+    assert_eq!(world.dropped.len(), 1);
+}
+
+#[test]
+fn who_is_far_behind_comes_to_its_end() {
+    let all = mine(&genesis(), 7_000, 1);
+    let mut world = World::fresh();
+    world.add(1, chain(&[&all]));
+    world.run();
+    // The locator of 7,000 has no block from 1 to 2,800.
+    world.add(2, chain(&[&all[..2_800]]));
+    world.run();
+    assert!(world.sync.is_caught_up());
+    assert_eq!((world.dropped.len(), world.asked[&PeerId(2)]), (0, 2));
+}
+
+#[test]
+fn a_slow_peer_does_not_lead_for_long() {
+    let all = mine(&genesis(), 12_500, 1);
+    let mut world = World::fresh();
+    let start = world.now;
+    world.slow = std::vec![PeerId(1)];
+    world.peers.insert(PeerId(1), chain(&[&all]));
+    world.handle(Event::Connected(PeerId(1), 12_500));
+    world.add(2, chain(&[&all]));
+    world.run();
+    assert_eq!((world.height(), world.sync.is_caught_up()), (12_500, true));
+    // One of its answers while it leads, and one for what it has beyond; not seven.
+    assert_eq!(world.now - start, 2 * TIMEOUT);
+    assert_eq!(world.dropped, []);
+}
+
+#[test]
+fn whose_turn_comes_after_a_branch_is_asked_though_its_owner_leaves() {
+    let short = mine(&genesis(), 2_100, 1);
+    let long = mine(&genesis(), 4_200, 2);
+    let mut world = World::new(HeaderChain::new(Network::Regtest).with_side_limit(100));
+    world.add(1, chain(&[&short]));
+    world.run();
+    world.silent = std::vec![PeerId(2), PeerId(3)];
+    for id in [2, 3] {
+        world.add(id, chain(&[&long]));
+        world.take(id, &long[..MAX_HEADERS]);
+    }
+    world.run();
+    world.silent.clear();
+    world.peers.remove(&PeerId(2));
+    world.handle(Event::Disconnected(PeerId(2)));
+    world.run();
+    assert_eq!(world.tip(), long.last().unwrap().block_hash());
+    assert!(world.sync.is_caught_up());
+    assert_eq!(world.dropped, []);
+}
+
+#[test]
+fn a_block_announced_while_its_branch_is_collected_is_no_fault() {
+    let long = mine(&genesis(), 4_200, 2);
+    let mut world = World::new(HeaderChain::new(Network::Regtest).with_side_limit(100));
+    world.add(1, chain(&[&mine(&genesis(), 2_100, 1)]));
+    world.run();
+    world.add(2, chain(&[&long]));
+    world.take(2, &long[..MAX_HEADERS]);
+    world.take(2, &long[4_199..]);
+    world.run();
+    assert_eq!(world.tip(), long.last().unwrap().block_hash());
+    assert_eq!(world.dropped, []);
+}
+
+#[test]
+fn who_was_not_asked_has_not_told_all() {
+    let all = mine(&genesis(), 20, 1);
+    let mut world = World::fresh();
+    world.add(1, chain(&[&all[..10]]));
+    world.add(2, chain(&[&all]));
+    // The first leads.
+    assert_eq!(world.asked, BTreeMap::from([(PeerId(1), 1)]));
+    world.take(2, &[]);
+    world.run();
+    assert_eq!((world.height(), world.sync.is_caught_up()), (20, true));
+}
+
+#[test]
+fn waiting_counts_from_where_the_clock_is_set_back() {
+    let all = mine(&genesis(), 2_100, 1);
+    let mut world = World::fresh();
+    world.silent = std::vec![PeerId(1)];
+    world.add(1, chain(&[&all]));
+    world.add(2, chain(&[&all[..2_050]]));
+    world.run();
+    world.now -= Duration::from_secs(1_000_000);
+    world.run();
+    assert_eq!((world.height(), world.dropped.len()), (0, 0));
+    world.pass(TIMEOUT + Duration::from_secs(1));
+    assert_eq!((world.height(), world.dropped.len()), (2_050, 0));
+    world.pass(TIMEOUT);
+    assert_eq!(world.dropped, [(PeerId(1), Reason::Stalled(2 * TIMEOUT))]);
+}
+
+#[test]
+fn without_a_timeout_nobody_is_passed_over() {
+    let all = mine(&genesis(), 20, 1);
+    let mut world = World::fresh();
+    world.sync = HeaderSync::new(chain(&[]), Duration::MAX);
+    world.silent = std::vec![PeerId(1)];
+    world.add(1, chain(&[&all]));
+    world.pass(Duration::from_secs(1 << 40));
+    assert_eq!((world.dropped.len(), world.sync.is_caught_up()), (0, false));
 }

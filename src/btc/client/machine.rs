@@ -35,6 +35,7 @@ use crate::btc::bip157::{self, FilterSync};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderFileError};
 use crate::btc::peer::PeerId;
 use crate::btc::protocol::{MAX_INV_SIZE, PROTOCOL_VERSION};
+use crate::btc::steady_clock::SteadyClock;
 
 /// How often the state is written while it changes. An estimate: a kill costs at most this much of
 /// the scan, and never a hit; each write has the whole state, with BIP157 some 33 bytes a height.
@@ -158,9 +159,19 @@ pub struct Client {
     /// Headers taken.
     steps: u64,
     caught_up: bool,
+    /// How often the caller has changed what is watched.
+    changes: u64,
     /// The progress at which, and when, the state was written and progress was reported.
     saved: (u64, Duration),
     reported: (u64, Duration),
+    /// The progress and the changes with which everything was last told to be seen.
+    told: Option<(u64, u64)>,
+    /// That the clock is likely wrong was reported.
+    clock_reported: bool,
+    /// What the caller's clock says, which headers are held against. All else is held against a
+    /// clock that never goes back.
+    unix: Duration,
+    clock: SteadyClock,
     actions: Vec<Action>,
 }
 
@@ -219,8 +230,13 @@ impl Client {
             bloom: SavedBloom::default(),
             steps: 0,
             caught_up: false,
+            changes: 0,
             saved: (0, Duration::ZERO),
             reported: (0, Duration::ZERO),
+            told: None,
+            clock_reported: false,
+            unix: Duration::ZERO,
+            clock: SteadyClock::default(),
             actions,
             config,
         })
@@ -332,12 +348,14 @@ impl Client {
     }
 
     /// Takes an event and returns what to do, in order. `now` is the time since the Unix epoch; it
-    /// may jump, and waiting counts from there.
+    /// may be set back, and waiting goes on from there.
     ///
     /// # Cost
     /// That of the part that the event goes to.
     #[must_use]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
+        self.unix = now;
+        let now = self.clock.read(now);
         match event {
             Event::Connected(id, info) => self.connected(id, info, now),
             Event::Disconnected(id) => self.forget_peer(id, now),
@@ -349,9 +367,12 @@ impl Client {
             Event::Watch(id, wallet) => self.watch(&id, *wallet, now),
             Event::Forget(id) if id.is_internal() => {}
             Event::Forget(id) => self.forget_wallet(&id, now),
-            Event::Rescan(from) => self.follow_with(now, |follower, turn| {
-                follower.rescan(from.max(follower.first()), turn);
-            }),
+            Event::Rescan(from) => {
+                self.changes += 1;
+                self.follow_with(now, |follower, turn| {
+                    follower.rescan(from.max(follower.first()), turn);
+                });
+            }
             Event::Stored(id) => self.stored(id, now),
             Event::Acknowledged(id) => self.acknowledged(id),
             Event::Contents(File::Filters(file), bytes) => {
@@ -426,16 +447,16 @@ impl Client {
             NetworkMessage::Headers(headers) => {
                 self.feed_headers(header_sync::Event::Headers(id, headers), now);
             }
-            NetworkMessage::Inv(items) | NetworkMessage::GetData(items)
+            NetworkMessage::Inv(items)
+            | NetworkMessage::GetData(items)
+            | NetworkMessage::NotFound(items)
                 if items.len() > MAX_INV_SIZE =>
             {
                 return self.disconnect(id, Reason::Inventory(items.len()), now);
             }
             NetworkMessage::Inv(items) => {
-                for item in items {
-                    if let Inventory::Block(hash) | Inventory::WitnessBlock(hash) = item {
-                        self.feed_headers(header_sync::Event::Announced(id, *hash), now);
-                    }
+                for hash in announced(items, self.chain()) {
+                    self.feed_headers(header_sync::Event::Announced(id, hash), now);
                 }
             }
             NetworkMessage::Block(block) => {
@@ -463,7 +484,7 @@ impl Client {
     }
 
     fn feed_headers(&mut self, event: header_sync::Event<'_>, now: Duration) {
-        for action in self.headers.handle(event, now) {
+        for action in self.headers.handle(event, self.unix) {
             match action {
                 header_sync::Action::Ask(id, locator_hashes) => {
                     let (version, stop_hash) = (PROTOCOL_VERSION, BlockHash::all_zeros());
@@ -476,6 +497,10 @@ impl Client {
                 header_sync::Action::Changed(events) => self.chain_changed(&events, now),
                 header_sync::Action::Shown(id, hash) => self.shown(id, hash, now),
             }
+        }
+        if !self.clock_reported && self.headers.is_clock_behind() {
+            self.clock_reported = true;
+            self.outbox.push(None, false, News::Finding(Finding::ClockBehind));
         }
     }
 
@@ -656,6 +681,7 @@ impl Client {
                 self.outbox.push(Some(id.clone()), true, News::Hit(Box::new(hit)));
             }
         }
+        self.changes += u64::from(any);
         if self.follower.is_some() && any {
             self.advance_by_hits(id);
             let from = self.wallets.first(id, self.headers.chain()).unwrap_or(0);
@@ -707,6 +733,7 @@ impl Client {
     }
 
     fn forget_wallet(&mut self, id: &WalletId, now: Duration) {
+        self.changes += 1;
         self.wallets.remove(id);
         self.outbox.forget(id);
         // Of an internal wallet there are none.
@@ -1006,12 +1033,16 @@ impl Client {
         let is_new = caught_up && !self.caught_up;
         self.caught_up = caught_up;
         let steps = self.steps();
-        if is_new {
+        let is_due = now.saturating_sub(self.saved.1) >= SAVE_EVERY;
+        // A peer can announce a block and then have none as often as it likes, and each write has
+        // the whole state.
+        if is_new && self.told != Some((steps, self.changes)) {
             self.follow_with(now, Follower::flush);
             self.save(now);
             self.outbox.push(None, false, News::CaughtUp(self.progress()));
             self.reported = (steps, now);
-        } else if self.saved.0 != steps && now.saturating_sub(self.saved.1) >= SAVE_EVERY {
+            self.told = Some((steps, self.changes));
+        } else if is_due && (is_new || self.saved.0 != steps) {
             self.save(now);
         }
         if self.reported.0 != steps && now.saturating_sub(self.reported.1) >= REPORT_EVERY {
@@ -1019,6 +1050,18 @@ impl Client {
             self.reported = (steps, now);
         }
     }
+}
+
+/// The blocks of an `inv` that tell all it has to say about the chain: one that is unknown, and the
+/// highest that is known. Each costs a look at everything that is under way.
+fn announced(items: &[Inventory], chain: &HeaderChain) -> Vec<BlockHash> {
+    let hashes = items.iter().filter_map(|item| match item {
+        Inventory::Block(hash) | Inventory::WitnessBlock(hash) => Some(*hash),
+        _ => None,
+    });
+    let unknown = hashes.clone().find(|hash| !chain.contains(hash));
+    let known = hashes.filter(|hash| chain.contains(hash));
+    unknown.into_iter().chain(known.max_by_key(|hash| chain.height_of(hash))).collect()
 }
 
 fn services(protocol: Protocol) -> ServiceFlags {
@@ -1075,4 +1118,31 @@ fn open_headers(
         return Err(OpenError::Network { kept: chain.network(), wanted: config.network });
     }
     Ok(chain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::header_sync::tests::mine;
+    use super::*;
+
+    #[test]
+    fn an_inv_says_which_block_is_unknown_and_which_known_one_is_the_highest() {
+        let mut chain = HeaderChain::new(bitcoin::Network::Regtest);
+        let genesis = *chain.header_at(0).unwrap();
+        let (all, side) = (mine(&genesis, 6, 1), mine(&genesis, 2, 2));
+        for headers in [&all[..5], &side] {
+            chain.accept(headers, 1_700_000_000).unwrap();
+        }
+        let inv = |headers: &[bitcoin::block::Header]| -> Vec<_> {
+            headers.iter().map(|header| Inventory::WitnessBlock(header.block_hash())).collect()
+        };
+        let (best, unknown) = (all[4].block_hash(), all[5].block_hash());
+        let mut many = inv(&all[..5]).repeat(MAX_INV_SIZE / 5);
+        many.rotate_left(2);
+        assert_eq!(announced(&many, &chain), [best]);
+        many.extend([inv(&side), inv(&all[5..])].concat());
+        assert_eq!(announced(&many, &chain), [unknown, best]);
+        assert_eq!(announced(&inv(&side[..1]), &chain), [side[0].block_hash()]);
+        assert_eq!(announced(&[Inventory::Error], &chain), []);
+    }
 }

@@ -56,6 +56,7 @@ use thiserror::Error;
 use crate::btc::bip157;
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::{Grade, PeerId};
+use crate::btc::protocol::MAX_INV_SIZE;
 
 pub use blocks_asked::BlockError;
 pub use bloom::Reason as BloomReason;
@@ -344,7 +345,8 @@ pub enum News {
     Broadcast(Txid, BroadcastNews),
     /// How far the client is; at most once a second.
     Progress(Progress),
-    /// Everything that the connected peers have is seen.
+    /// Everything that the connected peers have is seen. Told again once there was progress, or
+    /// the wallets changed.
     CaughtUp(Progress),
 }
 
@@ -508,6 +510,9 @@ pub enum Finding {
     WalletRefused(WalletId),
     /// What was kept of the scan is of no use, and the scan starts over.
     StartedOver(RestoreError),
+    /// The headers of most peers are more than two hours ahead of the clock, which is likely wrong:
+    /// they are refused until it is set. Reported once.
+    ClockBehind,
 }
 
 /// Why a peer is disconnected.
@@ -523,8 +528,8 @@ pub enum Reason {
     /// Its filtered blocks.
     #[error(transparent)]
     Bloom(bloom::Reason),
-    /// More items in one `inv` than the protocol allows.
-    #[error("inv of {0} items, the limit is {max}", max = crate::btc::protocol::MAX_INV_SIZE)]
+    /// More items in one `inv`, `getdata` or `notfound` than the protocol allows.
+    #[error("{0} items in one message, the limit is {MAX_INV_SIZE}")]
     Inventory(usize),
     /// A block with the hash asked for, and not with its transactions.
     #[error("it sent a block {0} whose transactions are not those of its header")]

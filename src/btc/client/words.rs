@@ -86,6 +86,7 @@ impl Finding {
             Self::ItemRefused(..) => "item_refused",
             Self::WalletRefused(_) => "wallet_refused",
             Self::StartedOver(_) => "started_over",
+            Self::ClockBehind => "clock_behind",
         }
     }
 
@@ -168,6 +169,10 @@ impl fmt::Display for Finding {
             Self::StartedOver(error) => {
                 write!(f, "what was kept of the scan is of no use: {error}: it starts over")
             }
+            Self::ClockBehind => f.write_str(
+                "the headers of most peers are more than two hours ahead of the clock: if it is \
+                 wrong, set it",
+            ),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Orders of events that cost a hit, time or memory.
 
+use core::time::Duration;
+
 use bitcoin::Network;
 
 use super::world::{Node, TestChain, World};
@@ -183,8 +185,19 @@ fn what_departed_peers_claimed_is_bounded() {
 /// The only peer did not have a block, and has it later.
 #[test]
 fn the_only_peer_is_asked_again_for_a_block_that_it_lacked() {
+    lacks_a_block(0);
+}
+
+/// The same, and the clock is set back meanwhile.
+#[test]
+fn waiting_goes_on_from_where_the_clock_is_set_back() {
+    lacks_a_block(1_000_000);
+}
+
+fn lacks_a_block(set_back: u64) {
     let chain = TestChain::new(10);
     let mut world = World::new(&chain, World::config());
+    world.now = Duration::from_secs(2_000_000);
     let lacks = Node::twisted(&chain, |event| {
         if let Event::Block(Some(id), block) = event {
             *event = Event::BlockUnavailable(*id, block.block_hash());
@@ -193,6 +206,8 @@ fn the_only_peer_is_asked_again_for_a_block_that_it_lacked() {
     world.connect(1, lacks);
     world.settle();
     let asked = world.sent(is_block);
+    world.now -= Duration::from_secs(set_back);
+    world.wait(0);
     world.wait(29);
     assert_eq!(world.sent(is_block), asked, "it is not asked in a row");
     assert_ne!(world.sync.settled_to(), Some(10));
