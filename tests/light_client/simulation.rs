@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
@@ -227,9 +228,11 @@ impl<'a> Schedule<'a> {
     /// After each action: what was given out, and the law of "caught up".
     fn look(&mut self) {
         let updates = self.world.updates();
+        let is_news = !updates.is_empty();
         self.reader.give(updates);
         let is_caught_up = self.world.client.is_caught_up();
-        if is_caught_up && !self.was_caught_up {
+        if is_caught_up && (is_news || !self.was_caught_up) {
+            self.check_answered();
             self.check_caught_up();
         }
         self.was_caught_up = is_caught_up;
@@ -245,6 +248,20 @@ impl<'a> Schedule<'a> {
             chain
         });
         on.next_back().expect("a chain that nodes have")
+    }
+
+    /// Each height wanted has an answer that counts: a filter's "no", or its block was scanned.
+    fn check_answered(&mut self) {
+        let client = &self.world.client;
+        let first = self.plans.values().map(|plan| plan.watched.first).min();
+        let Some(first) = first.filter(|_| client.progress().settled_to.is_some()) else { return };
+        let end = client.progress().end;
+        let graded = client.grades().into_iter().flat_map(|graded| graded.from..=graded.to);
+        let graded: BTreeSet<_> = graded.collect();
+        let missing: Vec<_> = (first..=end).filter(|height| !graded.contains(height)).collect();
+        if !missing.is_empty() {
+            self.trouble.push(format!("caught up without an answer for {missing:?}"));
+        }
     }
 
     fn check_caught_up(&mut self) {
@@ -279,6 +296,12 @@ impl<'a> Schedule<'a> {
             }
             9 => {
                 let millis = 100 + self.rng.u64() % 20_000;
+                // Somebody sets the clock back, to a time at which all headers are still in the past.
+                if self.rng.one_in(8) {
+                    self.world.now =
+                        self.world.now.saturating_sub(Duration::from_millis(50 * millis));
+                    self.note("the clock is set back".into());
+                }
                 self.world.tick(millis);
                 self.note(format!("tick {millis}"));
             }

@@ -17,7 +17,7 @@ use core::time::Duration;
 
 use super::CHECKPOINT_INTERVAL;
 use super::interval::{
-    Answer, Earlier, Height, Interval, SPAN, first_of, interval_of, place_of, runs,
+    Anonymous, Answer, Height, Interval, SPAN, first_of, interval_of, place_of, runs,
 };
 use crate::btc::peer::{Grade, PeerId};
 
@@ -170,8 +170,8 @@ impl Claims {
 
     /// How many peers vouch for all of the first heights of an interval, for as many heights as
     /// anyone does: those who differ somewhere, for the heights below.
-    pub(super) fn agreement(&self, number: u32) -> Earlier {
-        let Some(interval) = self.interval(number) else { return Earlier::default() };
+    pub(super) fn agreement(&self, number: u32) -> Anonymous {
+        let Some(interval) = self.interval(number) else { return Anonymous::default() };
         let range = (first_of(number), PeerId(0))..(first_of(number + 1), PeerId(0));
         let differing: Vec<_> = self.differing.range(range).map(|(key, _)| *key).collect();
         let vouched = interval.vouchers().iter().map(|voucher| {
@@ -184,7 +184,7 @@ impl Claims {
         let peers = vouched.iter().filter(|&&vouched| vouched >= heights).count();
         let earlier = if before.heights >= heights { before.peers } else { 0 };
         let peers = u32::try_from(peers).unwrap_or(u32::MAX).saturating_add(earlier);
-        Earlier { peers, heights }
+        Anonymous { peers, heights }
     }
 
     /// What a "no" of the filter claimed for a height is worth; `None` if nobody vouches for it.
@@ -279,9 +279,14 @@ impl Claims {
         })
     }
 
-    /// Whether a peer whose headers these are claims the hashes of a complete interval. It
-    /// vouches for them then.
-    pub(super) fn agrees(&mut self, peer: PeerId, interval: u32, ends: [FilterHeader; 2]) -> bool {
+    /// Records that a peer vouches for a complete interval, if its two filter headers follow from
+    /// the known hashes. Returns whether they do.
+    pub(super) fn vouch_if_agrees(
+        &mut self,
+        peer: PeerId,
+        interval: u32,
+        ends: [FilterHeader; 2],
+    ) -> bool {
         let Some(interval) = self.interval_mut(interval) else { return false };
         let agrees = interval.leads(ends);
         if agrees {
@@ -395,7 +400,7 @@ impl Claims {
     }
 
     /// No filter is evidence about this height: it takes the block.
-    pub(super) fn doubt(&mut self, height: u32) {
+    pub(super) fn set_ambiguous(&mut self, height: u32) {
         if let Some(interval) = self.interval_mut(interval_of(height)) {
             interval.set_ambiguous(place_of(height), true);
         }
@@ -443,9 +448,9 @@ impl Claims {
         if !interval.extend(place) {
             return Vec::new();
         }
-        let doubtful = interval.doubtful(vouched).collect::<Vec<_>>().into_iter();
+        let unvouched = interval.unvouched(vouched).collect::<Vec<_>>().into_iter();
         let height = |place| first_of(before) + u32::try_from(place).expect("1,000 at most");
-        let reopened = runs(doubtful.map(height));
+        let reopened = runs(unvouched.map(height));
         self.differing.retain(|&(height, _), _| interval_of(height) != before);
         reopened
     }
@@ -505,7 +510,7 @@ impl Claims {
             if interval.vouched() < before {
                 let height =
                     |place| first_of(number) + u32::try_from(place).expect("1,000 at most");
-                reopened.extend(runs(interval.doubtful(before).map(height)));
+                reopened.extend(runs(interval.unvouched(before).map(height)));
                 self.reach_back(first_of(number));
             }
         }

@@ -132,7 +132,7 @@ impl Inspect<'_> {
         }
         let told = self.claims.at(height).is_some_and(|at| at.answer == Answer::Filter);
         self.claims.drop_differing(height, |_| true);
-        self.claims.doubt(height);
+        self.claims.set_ambiguous(height);
         self.claims.answer(height, Answer::None);
         if let Some(inspection) = self.inspections.open_mut(height) {
             inspection.contents.clear();
@@ -301,7 +301,7 @@ impl Inspect<'_> {
         let hashes: Vec<_> = lies.iter().map(|lie| lie.filter.hash).collect();
         self.claims.settle(at.height, &hashes, judgement.valid);
         if judgement.suspicious {
-            self.claims.doubt(at.height);
+            self.claims.set_ambiguous(at.height);
         }
         lies
     }

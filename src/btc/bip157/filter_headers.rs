@@ -71,7 +71,7 @@ impl Compare<'_> {
         let (end, start) = (peer.checkpoint(interval), peer.next_height());
         let Some(before) = self.header_before(id, interval) else { return false };
         if let Some(end) = end.filter(|_| start == first_of(interval)) {
-            if self.claims.agrees(id, interval, [before, end]) {
+            if self.claims.vouch_if_agrees(id, interval, [before, end]) {
                 self.peers.get_mut(id).expect("found above").advance();
                 self.grade_interval(interval, first_of(interval), turn);
                 return true;
@@ -239,7 +239,7 @@ impl Compare<'_> {
         if let Some(peer) = self.peers.get(id).filter(|peer| peer.next_interval() > interval) {
             let ends = self.header_before(id, interval).zip(peer.checkpoint(interval));
             if let Some((before, end)) = ends {
-                self.claims.agrees(id, interval, [before, end]);
+                self.claims.vouch_if_agrees(id, interval, [before, end]);
             }
         }
         if let Some((height, hash)) = refuted {

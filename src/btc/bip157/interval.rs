@@ -56,7 +56,7 @@ pub(super) struct Voucher {
 /// Peers of an earlier run, of which only the number is known, and those that have left and are not
 /// remembered one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Earlier {
+pub(super) struct Anonymous {
     pub(super) peers: u32,
     pub(super) heights: usize,
 }
@@ -67,7 +67,7 @@ pub(super) struct Earlier {
 pub(super) struct Interval {
     heights: Vec<Height>,
     vouchers: Vec<Voucher>,
-    earlier: Earlier,
+    earlier: Anonymous,
     /// The headers before and at the end of one who vouches for all heights.
     ends: Option<[FilterHeader; 2]>,
     /// A header that is trusted commits to the hashes.
@@ -81,12 +81,12 @@ pub(super) struct Interval {
 impl Interval {
     /// An interval of an earlier run. Its peers have left: they vouch up to the first height without
     /// an answer, since a claim counts only with its filter.
-    pub(super) fn restored(heights: Vec<Height>, earlier: Earlier) -> Self {
+    pub(super) fn restored(heights: Vec<Height>, earlier: Anonymous) -> Self {
         let is_open = |at: &Height| at.answer == Answer::None;
         let first_open = heights.iter().position(is_open).unwrap_or(heights.len());
         let open = heights.iter().filter(|at| is_open(at)).count();
         let vouched = if earlier.peers == 0 { 0 } else { earlier.heights.min(first_open) };
-        let earlier = Earlier { heights: vouched, ..earlier };
+        let earlier = Anonymous { heights: vouched, ..earlier };
         Self { heights, earlier, open, ..Self::default() }
     }
 
@@ -102,7 +102,7 @@ impl Interval {
         &self.vouchers
     }
 
-    pub(super) fn earlier(&self) -> Earlier {
+    pub(super) fn earlier(&self) -> Anonymous {
         self.earlier
     }
 
@@ -218,7 +218,7 @@ impl Interval {
     pub(super) fn drop_vouchers(&mut self, peers: &[PeerId], earlier: bool) {
         self.vouchers.retain(|voucher| !peers.contains(&voucher.peer));
         if earlier {
-            self.earlier = Earlier::default();
+            self.earlier = Anonymous::default();
         }
     }
 
@@ -245,7 +245,7 @@ impl Interval {
         match heights.cmp(&together.heights) {
             Ordering::Less => {}
             Ordering::Equal => together.peers = together.peers.saturating_add(1),
-            Ordering::Greater => *together = Earlier { peers: 1, heights },
+            Ordering::Greater => *together = Anonymous { peers: 1, heights },
         }
     }
 
@@ -273,7 +273,7 @@ impl Interval {
         }
         if !unwanted.is_empty() {
             self.vouchers.clear();
-            self.earlier = Earlier::default();
+            self.earlier = Anonymous::default();
             self.ends = None;
             self.committed = false;
         }
@@ -296,7 +296,7 @@ impl Interval {
     }
 
     /// The places below `before` that only filters answered and that nobody vouches for.
-    pub(super) fn doubtful(&self, before: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn unvouched(&self, before: usize) -> impl Iterator<Item = usize> + '_ {
         let heights = self.heights.iter().enumerate().take(before).skip(self.vouched());
         heights.filter(|(_, at)| at.answer == Answer::Filter).map(|(place, _)| place)
     }

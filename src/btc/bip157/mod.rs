@@ -80,7 +80,7 @@ use std::boxed::Box;
 use std::ops::RangeInclusive;
 use std::vec::Vec;
 
-use bitcoin::bip158::{FilterHash, FilterHeader};
+use bitcoin::bip158::FilterHash;
 use bitcoin::p2p::message_filter::{
     CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters,
 };
@@ -95,6 +95,7 @@ use crate::btc::peer::{Grade, PeerId};
 pub(crate) use config::SILENT_TIMEOUTS;
 pub use config::{Config, ConfigError, Limits};
 pub use persist::RestoreError;
+pub use reason::{Contradiction, FalseFilter, Reason, Violation};
 pub use sync::FilterSync;
 
 /// The filter type of basic filters (BIP158).
@@ -230,96 +231,6 @@ pub enum Why {
     Disputed,
     /// It was drawn for an audit.
     SpotAudit,
-}
-
-/// Why a peer is to be disconnected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reason {
-    /// Its filter is not that of the block.
-    FalseFilter(Box<FalseFilter>),
-    /// It contradicts itself: a filter without the hash that it claimed, hashes that do not lead
-    /// from one of its filter headers to the next.
-    ContradictsItself(Contradiction),
-    /// It contradicts a filter header that the caller trusts, or one that follows from the
-    /// genesis block.
-    ContradictsCheckpoint {
-        /// The height.
-        height: u32,
-        /// The header that it claims.
-        claimed: FilterHeader,
-        /// The header trusted.
-        trusted: FilterHeader,
-    },
-    /// An answer that is not one to what was asked, or that nothing was asked for.
-    Violation(Violation),
-    /// Its block has the hash asked for and not the transactions.
-    FalseBlock(BlockHash),
-    /// An answer is overdue by this long.
-    Stalled(Duration),
-    /// More peers than the limit.
-    TooManyPeers(usize),
-}
-
-/// A filter that is not that of its block.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FalseFilter {
-    /// The block.
-    pub at: BlockAt,
-    /// The hash of the filter that it claims.
-    pub hash: FilterHash,
-    /// What shows it; `None` where the true filter is known by scripts of previous outputs.
-    pub proof: Option<InvalidFilter>,
-}
-
-/// How a peer contradicts itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Contradiction {
-    /// A filter with another hash than it claimed.
-    Filter {
-        /// The block.
-        at: BlockAt,
-        /// The hash claimed.
-        claimed: FilterHash,
-        /// The hash of what it sent.
-        sent: FilterHash,
-    },
-    /// Filter hashes that do not lead to the filter header that it claimed.
-    Headers {
-        /// The height of that header.
-        height: u32,
-        /// The header claimed before.
-        claimed: FilterHeader,
-        /// The header that follows from its hashes, or that it says comes before them.
-        sent: FilterHeader,
-    },
-}
-
-/// An answer that breaks the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Violation {
-    /// Nothing of the kind was asked for.
-    Unsolicited,
-    /// Another filter type than asked for.
-    FilterType(u8),
-    /// Another block than asked for, or out of order.
-    WrongBlock(BlockHash),
-    /// Another number of hashes or headers.
-    Count {
-        /// How many came.
-        sent: usize,
-        /// How many the range has.
-        expected: usize,
-    },
-    /// A filter larger than that of any block.
-    OversizedFilter {
-        /// Its bytes.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
 }
 
 /// What the sync has found.

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use super::CHECKPOINT_INTERVAL;
 use super::claims::Claims;
-use super::interval::{Answer, Earlier, Height, Interval, first_of};
+use super::interval::{Anonymous, Answer, Height, Interval, first_of};
 use crate::btc::headers::HeaderChain;
 
 const MAGIC: &[u8; 4] = b"CSFS";
@@ -194,7 +194,7 @@ impl Rest<'_> {
             let (ambiguous, audited) = (state & AMBIGUOUS != 0, state & AUDITED != 0);
             heights.push(Height { hash, answer, ambiguous, audited });
         }
-        let earlier = Earlier { peers, heights: vouched as usize };
+        let earlier = Anonymous { peers, heights: vouched as usize };
         Ok((Interval::restored(heights, earlier), last))
     }
 }

@@ -519,12 +519,12 @@ impl FilterSync {
             Answer::Unwanted => {}
             Answer::Block => {
                 if known.hash == hash {
-                    self.claims.doubt(height);
+                    self.claims.set_ambiguous(height);
                 }
             }
             Answer::None | Answer::Filter => {
                 self.claims.answer(height, Answer::None);
-                self.claims.doubt(height);
+                self.claims.set_ambiguous(height);
                 self.inspections.want(at);
             }
         }

@@ -13,8 +13,7 @@ use bitcoin::p2p::message_blockdata::Inventory;
 use bitcoin::{BlockHash, OutPoint, ScriptBuf, Txid, Weight};
 use thiserror::Error;
 
-use super::filters::route;
-use super::follower::{Action, Event, Turn, disconnected};
+use super::follower::{Action, Event, Turn, blocks_that_left};
 use super::{Evidence, Finding, Graded, Why};
 use crate::btc::bip37::ProofError;
 use crate::btc::bip37::session::{self, FilterPolicy, Message, Session};
@@ -124,10 +123,10 @@ impl BloomFollower {
     }
 
     /// Coins and indices that an earlier run found.
-    pub(super) fn restore(
+    fn start(
         &mut self,
         coins: Vec<(OutPoint, ScriptBuf)>,
-        used: impl IntoIterator<Item = Label>,
+        used: BTreeSet<Label>,
         turn: &mut Turn<'_>,
     ) {
         for label in used {
@@ -172,7 +171,7 @@ impl BloomFollower {
     }
 
     /// Reports what a "no" is worth in the blocks answered since the last time.
-    pub(super) fn flush(&mut self, turn: &mut Turn<'_>) {
+    fn flush(&mut self, turn: &mut Turn<'_>) {
         if self.ungraded < self.next {
             let (from, to) = (self.ungraded, self.next - 1);
             turn.actions.push(Action::Graded(Graded { from, to, grade: Grade::OnePeer }));
@@ -182,6 +181,7 @@ impl BloomFollower {
 
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {
         match event {
+            Event::Start { coins, used } => self.start(coins, used, turn),
             // Nothing that a node filters counts, until less is watched.
             Event::Message(..) | Event::Tick if self.has_no_filter => return,
             Event::Connected(id, height) => {
@@ -210,6 +210,10 @@ impl BloomFollower {
             }
             Event::Message(..) => {}
             Event::Watch(from, coins) => self.watch_new(from, coins, turn),
+            Event::Rescan(from) => self.rescan(from, turn),
+            // Nothing of what a node filters is kept.
+            Event::Contents(..) => {}
+            Event::Flush => self.flush(turn),
             Event::Tick => self.feed(session::Event::Tick, turn),
         }
         if self.has_no_filter {
@@ -254,7 +258,7 @@ impl BloomFollower {
     }
 
     /// Has every block from a height on answered again.
-    pub(super) fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
+    fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
         self.roll_back(from.max(self.first));
         // The session forgets its requests from there on.
         self.feed(session::Event::Reorganized(from), turn);
@@ -351,7 +355,7 @@ impl BloomFollower {
     }
 
     fn chain_changed(&mut self, events: &[ChainEvent], turn: &mut Turn<'_>) {
-        let gone = disconnected(events);
+        let gone = blocks_that_left(events);
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
             self.roll_back(lowest.max(self.first));
             self.feed(session::Event::Reorganized(lowest), turn);
@@ -480,7 +484,7 @@ impl BloomFollower {
         };
         self.progress += 1;
         let watch = self.session.watch();
-        let hits = route(found, turn.wallets, watch, evidence, why);
+        let hits = turn.wallets.hits(found, watch, evidence, why);
         turn.actions.push(Action::Found(self.serving, hits));
         // A script of several wallets has a label in each; the session knows one of them.
         let mut is_ahead = false;

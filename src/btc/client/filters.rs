@@ -13,16 +13,15 @@ use std::vec::Vec;
 use bitcoin::{BlockHash, OutPoint};
 
 use super::filter_cache;
-use super::follower::{Action, Event, Turn, disconnected};
-use super::wallets::Wallets;
-use super::{Evidence, Finding, Graded, Hit, Reason, Received, Spent, WalletId, Why};
+use super::follower::{Action, Event, Turn, blocks_that_left};
+use super::{Evidence, Finding, Graded, Reason, Why};
 use crate::btc::bip157::{self, Config, FilterSync, SILENT_TIMEOUTS, ScanBlock, VerifiedFilter};
 use crate::btc::bip158::{
     Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts, filter_hash,
 };
 use crate::btc::headers::{ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
-use crate::btc::wallet::{Outcome, RelevantTransaction, Watch, WatchedScript};
+use crate::btc::wallet::{Outcome, Watch};
 use crate::simd::Backend;
 
 /// Bytes of blocks that are held. Over them, blocks are scanned out of order, and what that may
@@ -102,11 +101,7 @@ impl FilterFollower {
     }
 
     /// Begins with what the wallets watch and the coins that an earlier run found.
-    pub(super) fn start(
-        &mut self,
-        coins: Vec<(OutPoint, bitcoin::ScriptBuf)>,
-        turn: &mut Turn<'_>,
-    ) {
+    fn start(&mut self, coins: Vec<(OutPoint, bitcoin::ScriptBuf)>, turn: &mut Turn<'_>) {
         self.take_new(turn);
         for (outpoint, script) in coins {
             self.watch.add_outpoint(outpoint, Some(script));
@@ -119,6 +114,7 @@ impl FilterFollower {
 
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {
         match event {
+            Event::Start { coins, .. } => self.start(coins, turn),
             Event::Connected(id, _) => {
                 self.peers.insert(id, None);
                 self.feed(bip157::Event::PeerConnected(id), turn);
@@ -136,6 +132,9 @@ impl FilterFollower {
                 }
             }
             Event::Watch(from, coins) => self.watch_new(from, coins, turn),
+            Event::Rescan(from) => self.rescan(from, turn),
+            Event::Contents(file, bytes) => self.contents(file, bytes, turn),
+            Event::Flush => self.flush(turn),
             Event::Tick => self.feed(bip157::Event::Tick, turn),
         }
     }
@@ -181,7 +180,7 @@ impl FilterFollower {
 
     /// Has everything from a height on answered again for what is watched now: by kept filters
     /// where they are known to be those that count, else by the peers.
-    pub(super) fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
+    fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
         if from < self.sync.first() {
             self.feed(bip157::Event::Extend(from), turn);
         }
@@ -220,7 +219,7 @@ impl FilterFollower {
     }
 
     /// A file of kept filters was read.
-    pub(super) fn contents(&mut self, file: u32, bytes: Option<&[u8]>, turn: &mut Turn<'_>) {
+    fn contents(&mut self, file: u32, bytes: Option<&[u8]>, turn: &mut Turn<'_>) {
         if self.reading != Some(file) {
             return;
         }
@@ -406,7 +405,7 @@ impl FilterFollower {
             let mut hits = Vec::new();
             let mut labels = BTreeSet::new();
             for found in &scan.transactions {
-                hits.extend(route(found, turn.wallets, &self.watch, Evidence::Block, why));
+                hits.extend(turn.wallets.hits(found, &self.watch, Evidence::Block, why));
                 for received in &found.relevance.received {
                     let script = self.watch.script(received.script);
                     labels.extend(script.iter().flat_map(|it| turn.wallets.labels(it.script())));
@@ -445,12 +444,12 @@ impl FilterFollower {
         }
     }
 
-    pub(super) fn flush(&mut self, turn: &mut Turn<'_>) {
+    fn flush(&mut self, turn: &mut Turn<'_>) {
         turn.actions.extend(self.run.take().map(Action::Graded));
     }
 
     fn chain_changed(&mut self, events: &[ChainEvent], turn: &mut Turn<'_>) {
-        let gone = disconnected(events);
+        let gone = blocks_that_left(events);
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
             self.flush(turn);
             while let Some((&height, _)) = self.held.range(lowest..).next() {
@@ -543,42 +542,4 @@ impl FilterFollower {
     pub(super) fn progress(&self) -> u64 {
         self.progress
     }
-}
-
-/// A transaction as the hits of the wallets that it concerns.
-pub(super) fn route(
-    found: &RelevantTransaction,
-    wallets: &Wallets,
-    watch: &Watch,
-    evidence: Evidence,
-    why: Why,
-) -> Vec<(WalletId, Hit)> {
-    let mut hits: BTreeMap<WalletId, Hit> = BTreeMap::new();
-    let new = || Hit {
-        txid: found.txid,
-        transaction: found.transaction.clone(),
-        place: found.place.map(|place| (place.block, place.index)),
-        received: Vec::new(),
-        spent: Vec::new(),
-        evidence,
-        why,
-        peer: None,
-    };
-    let script = |index: usize| watch.script(index).map(WatchedScript::script);
-    for received in &found.relevance.received {
-        for (wallet, owner) in wallets.owners(script(received.script), None) {
-            let (vout, value) = (received.vout, received.value);
-            let hit = hits.entry(wallet).or_insert_with(new);
-            hit.received.push(Received { vout, value, owner });
-        }
-    }
-    for spent in &found.relevance.spent {
-        let script = spent.script.and_then(script);
-        for (wallet, owner) in wallets.owners(script, Some(&spent.outpoint)) {
-            let hit = hits.entry(wallet).or_insert_with(new);
-            let (vin, outpoint, certain) = (spent.vin, spent.outpoint, spent.certain);
-            hit.spent.push(Spent { vin, outpoint, owner: Some(owner), certain });
-        }
-    }
-    hits.into_iter().collect()
 }

@@ -1,6 +1,7 @@
 //! What both followers of the chain share: what they are told, and what they want.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::vec::Vec;
 
 use bitcoin::p2p::message::NetworkMessage;
@@ -12,10 +13,17 @@ use super::wallets::Wallets;
 use super::{Finding, Graded, Hit, Reason, WalletId};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::PeerId;
+use crate::btc::wallet::Label;
 
 /// What a follower is told.
 #[derive(Debug)]
 pub(super) enum Event<'a> {
+    /// The first: what an earlier run found.
+    Start {
+        coins: Vec<(OutPoint, ScriptBuf)>,
+        /// Indices of keychains that are used.
+        used: BTreeSet<Label>,
+    },
     /// A peer that offers what the follower needs, and the height that it claims.
     Connected(PeerId, u32),
     Disconnected(PeerId),
@@ -27,6 +35,12 @@ pub(super) enum Event<'a> {
     /// The watched set has changed. `Some(from)`: items were added, blocks from this height on are
     /// answered again, with the coins already known. `None`: items were removed.
     Watch(Option<u32>, Vec<(OutPoint, ScriptBuf)>),
+    /// Every block from this height on is to be answered again.
+    Rescan(u32),
+    /// A file of kept filters; `None` if it is not there.
+    Contents(u32, Option<&'a [u8]>),
+    /// What was answered is to be reported now.
+    Flush,
     Tick,
 }
 
@@ -68,7 +82,7 @@ impl Turn<'_> {
 }
 
 /// The blocks that left the chain.
-pub(super) fn disconnected(events: &[ChainEvent]) -> Vec<BlockAt> {
+pub(super) fn blocks_that_left(events: &[ChainEvent]) -> Vec<BlockAt> {
     let gone = events.iter().filter_map(|event| match event {
         ChainEvent::Disconnected { at } => Some(*at),
         ChainEvent::Connected { .. } => None,

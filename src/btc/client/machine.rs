@@ -20,7 +20,7 @@ use super::bloom::BloomFollower;
 use super::broadcast::{self, BroadcastNews, Broadcasts};
 use super::filter_cache::{self, FilterCache};
 use super::filters::FilterFollower;
-use super::follower::{self, Turn, disconnected};
+use super::follower::{self, Turn, blocks_that_left};
 use super::header_sync::{self, HeaderSync};
 use super::hits::{Hits, Novelty};
 use super::outbox::{Outbox, Subject};
@@ -83,20 +83,6 @@ impl Follower {
         match self {
             Self::Filters(filters) => filters.handle(event, turn),
             Self::Bloom(bloom) => bloom.handle(event, turn),
-        }
-    }
-
-    fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
-        match self {
-            Self::Filters(filters) => filters.rescan(from, turn),
-            Self::Bloom(bloom) => bloom.rescan(from, turn),
-        }
-    }
-
-    fn flush(&mut self, turn: &mut Turn<'_>) {
-        match self {
-            Self::Filters(filters) => filters.flush(turn),
-            Self::Bloom(bloom) => bloom.flush(turn),
         }
     }
 
@@ -369,9 +355,8 @@ impl Client {
             Event::Forget(id) => self.forget_wallet(&id, now),
             Event::Rescan(from) => {
                 self.changes += 1;
-                self.follow_with(now, |follower, turn| {
-                    follower.rescan(from.max(follower.first()), turn);
-                });
+                let first = self.follower.as_ref().map_or(0, Follower::first);
+                self.follow(follower::Event::Rescan(from.max(first)), now);
             }
             Event::Stored(id) => self.stored(id, now),
             Event::Acknowledged(id) => self.acknowledged(id),
@@ -521,7 +506,7 @@ impl Client {
             let (at, bytes) = (chain.record_offset(lowest), chain.encode_from(lowest));
             self.write(Write::Append { file: File::Headers, at, bytes });
         }
-        let gone = disconnected(events);
+        let gone = blocks_that_left(events);
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
             self.roll_back(lowest.saturating_sub(1), gone);
         }
@@ -567,11 +552,6 @@ impl Client {
     }
 
     fn follow(&mut self, event: follower::Event<'_>, now: Duration) {
-        self.follow_with(now, |follower, turn| follower.handle(event, turn));
-    }
-
-    /// Has the follower do something, and does what it wants.
-    fn follow_with(&mut self, now: Duration, does: impl FnOnce(&mut Follower, &mut Turn<'_>)) {
         let Some(follower) = &mut self.follower else { return };
         let mut turn = Turn {
             chain: self.headers.chain(),
@@ -581,7 +561,7 @@ impl Client {
             now,
             actions: Vec::new(),
         };
-        does(follower, &mut turn);
+        follower.handle(event, &mut turn);
         let actions = turn.actions;
         self.take_actions(actions, now);
     }
@@ -836,17 +816,13 @@ impl Client {
             let config = self.filter_config(sync.first());
             Follower::Filters(Box::new(FilterFollower::new(sync, &config)))
         };
+        let kept_first = follower.first();
         self.follower = Some(follower);
-        self.follow_with(now, |follower, turn| match follower {
-            Follower::Filters(filters) => {
-                filters.start(coins, turn);
-                let lower = (first < filters.sync().first()).then_some(first);
-                if let Some(from) = rescan.into_iter().chain(lower).min() {
-                    filters.rescan(from, turn);
-                }
-            }
-            Follower::Bloom(bloom) => bloom.restore(coins, used, turn),
-        });
+        self.follow(follower::Event::Start { coins, used }, now);
+        let lower = (first < kept_first).then_some(first);
+        if let Some(from) = rescan.into_iter().chain(lower).min() {
+            self.follow(follower::Event::Rescan(from), now);
+        }
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             self.introduce(id, now);
         }
@@ -894,11 +870,7 @@ impl Client {
             }
             None => self.cache.lose(file),
         }
-        self.follow_with(now, |follower, turn| {
-            if let Follower::Filters(filters) = follower {
-                filters.contents(file, bytes, turn);
-            }
-        });
+        self.follow(follower::Event::Contents(file, bytes), now);
     }
 
     fn acknowledged(&mut self, id: UpdateId) {
@@ -1037,7 +1009,7 @@ impl Client {
         // A peer can announce a block and then have none as often as it likes, and each write has
         // the whole state.
         if is_new && self.told != Some((steps, self.changes)) {
-            self.follow_with(now, Follower::flush);
+            self.follow(follower::Event::Flush, now);
             self.save(now);
             self.outbox.push(None, false, News::CaughtUp(self.progress()));
             self.reported = (steps, now);

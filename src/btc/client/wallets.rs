@@ -13,11 +13,14 @@ use bitcoin::hashes::{Hash as _, HashEngine as _, sha256};
 use bitcoin::{OutPoint, PublicKey, Script, ScriptBuf};
 use thiserror::Error;
 
-use super::{Owner, Protocol, WalletId};
+use super::{Evidence, Hit, Owner, Protocol, Received, Spent, WalletId, Why};
 use crate::btc::bip37::session::element_of;
 use crate::btc::descriptors::DescriptorError;
 use crate::btc::headers::HeaderChain;
-use crate::btc::wallet::{History, Keychain, KeychainScript, Keychains, Label, LookAhead};
+use crate::btc::wallet::{
+    History, Keychain, KeychainScript, Keychains, Label, LookAhead, RelevantTransaction, Watch,
+    WatchedScript,
+};
 
 /// Something that a wallet watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -535,5 +538,43 @@ impl Wallets {
             }
         }
         owners
+    }
+
+    /// A transaction as the hits of the wallets that it concerns.
+    pub(super) fn hits(
+        &self,
+        found: &RelevantTransaction,
+        watch: &Watch,
+        evidence: Evidence,
+        why: Why,
+    ) -> Vec<(WalletId, Hit)> {
+        let mut hits: BTreeMap<WalletId, Hit> = BTreeMap::new();
+        let new = || Hit {
+            txid: found.txid,
+            transaction: found.transaction.clone(),
+            place: found.place.map(|place| (place.block, place.index)),
+            received: Vec::new(),
+            spent: Vec::new(),
+            evidence,
+            why,
+            peer: None,
+        };
+        let script = |index: usize| watch.script(index).map(WatchedScript::script);
+        for received in &found.relevance.received {
+            for (wallet, owner) in self.owners(script(received.script), None) {
+                let (vout, value) = (received.vout, received.value);
+                let hit = hits.entry(wallet).or_insert_with(new);
+                hit.received.push(Received { vout, value, owner });
+            }
+        }
+        for spent in &found.relevance.spent {
+            let script = spent.script.and_then(script);
+            for (wallet, owner) in self.owners(script, Some(&spent.outpoint)) {
+                let hit = hits.entry(wallet).or_insert_with(new);
+                let (vin, outpoint, certain) = (spent.vin, spent.outpoint, spent.certain);
+                hit.spent.push(Spent { vin, outpoint, owner: Some(owner), certain });
+            }
+        }
+        hits.into_iter().collect()
     }
 }
