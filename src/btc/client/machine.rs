@@ -332,7 +332,11 @@ impl Client {
                 follower.rescan(from.max(follower.first()), turn);
             }),
             Event::Stored(id) => self.stored(id, now),
-            Event::Acknowledged(id) => self.acknowledged(id),
+            Event::Acknowledged(id) => {
+                self.acknowledged(id);
+                // While a reader is slow there may be no tick for long.
+                self.flush_journal();
+            }
             Event::Contents(File::Filters(file), bytes) => {
                 self.contents(file, bytes.as_deref(), now);
             }
