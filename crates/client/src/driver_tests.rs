@@ -75,14 +75,17 @@ fn hits(updates: impl IntoIterator<Item = Update>) -> Vec<(Txid, bool)> {
     updates.into_iter().filter_map(hit).collect()
 }
 
-/// A storage in memory with hooks.
+/// Called before each read, which fails if it does.
+type OnRead = Arc<dyn Fn(File) -> Result<(), StorageError> + Send + Sync>;
+
+/// A storage in memory that keeps apart what is durable.
 #[derive(Clone, Default)]
 struct Hooked {
     files: Memory,
     /// What is durable.
     durable: Memory,
     writes: Arc<Mutex<Vec<Write>>>,
-    on_read: Option<Arc<dyn Fn(File) -> Result<(), StorageError> + Send + Sync>>,
+    on_read: Option<OnRead>,
 }
 
 impl Storage for Hooked {
