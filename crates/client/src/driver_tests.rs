@@ -234,6 +234,8 @@ fn a_wallet_that_is_forgotten_and_watched_again_gets_each_hit_once() {
     let client = builder(&node).max_updates(20).wallet("w", wallet()).start().unwrap();
     wait_for_stall(&client, 0, 20);
     client.forget("w").unwrap();
+    // Taken by now: what is read before counts.
+    client.status().unwrap();
     client.watch("w", wallet()).unwrap();
     let (mut updates, mut found) = (client.updates(), Vec::new());
     while found.len() < 60 {
