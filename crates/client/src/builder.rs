@@ -217,7 +217,8 @@ impl Builder {
         self
     }
 
-    /// Gets notes about connections, for a log. Called on the client's thread.
+    /// Gets notes about connections, for a log. Called on the client's thread: the client is not
+    /// to be asked there (it reports [`Stopped`](crate::Stopped)), nor its updates to be waited for.
     pub fn log(mut self, log: impl FnMut(&PeerNote) + Send + 'static) -> Self {
         self.log = Some(Box::new(log));
         self

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::p2p::ServiceFlags;
@@ -19,8 +19,12 @@ use crate::updates::{Command, Shared, Updates};
 
 /// A light client that runs in threads of its own.
 ///
-/// Made by a [`Builder`](crate::Builder). Dropping it stops it without waiting; what was
-/// acknowledged is kept. [`shutdown`](Self::shutdown) waits until everything known is written.
+/// Made by a [`Builder`](crate::Builder). Dropping it stops it as [`shutdown`](Self::shutdown)
+/// does, which tells whether everything was written.
+///
+/// On its own thread, which is where [`Builder::log`](crate::Builder::log) is called and a storage
+/// is used, a client answers nothing and takes no commands: it reports [`Stopped`]. Dropped there,
+/// it stops without waiting.
 #[derive(Debug)]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
@@ -114,14 +118,14 @@ impl Client {
     /// Updates must be read: where as many wait as the builder allows, the client reads nothing
     /// more from its peers.
     pub fn updates(&self) -> Updates {
-        Updates { shared: Arc::clone(&self.shared) }
+        Updates::new(Arc::clone(&self.shared))
     }
 
     /// Says that an update was dealt with. Of use for hits and withdrawals; others never come
     /// again. Blocks while 4,096 commands wait.
     pub fn acknowledge(&self, update: &Update) {
         // A client that has stopped gives it again.
-        let _stopped = self.shared.command(Command::Acknowledge(update.id));
+        let _stopped = self.command(Command::Acknowledge(update.id));
     }
 
     /// Watches for one more wallet, or for more items of one that is watched. Blocks since its
@@ -133,15 +137,15 @@ impl Client {
     pub fn watch(&self, id: impl Into<WalletId>, wallet: Wallet) -> Result<(), WalletError> {
         let id = id.into();
         check(&id, &wallet, self.protocol)?;
-        Ok(self.shared.command(Command::Watch(id, Box::new(wallet)))?)
+        Ok(self.command(Command::Watch(id, Box::new(wallet)))?)
     }
 
-    /// Forgets a wallet and its hits.
+    /// Forgets a wallet and its hits. Updates about it that were not read are dropped.
     ///
     /// # Errors
     /// The client has stopped.
     pub fn forget(&self, id: impl Into<WalletId>) -> Result<(), Stopped> {
-        self.shared.command(Command::Forget(id.into()))
+        self.command(Command::Forget(id.into()))
     }
 
     /// Looks at all blocks from a height on again, for all wallets. Hits that are known do not come
@@ -150,7 +154,7 @@ impl Client {
     /// # Errors
     /// The client has stopped.
     pub fn rescan(&self, from: u32) -> Result<(), Stopped> {
-        self.shared.command(Command::Rescan(from))
+        self.command(Command::Rescan(from))
     }
 
     /// Offers a transaction to the peers, and says in updates what becomes of it. With its fee
@@ -166,7 +170,7 @@ impl Client {
         fee_rate: Option<FeeRate>,
     ) -> Result<Txid, Stopped> {
         let txid = transaction.compute_txid();
-        self.shared.command(Command::Broadcast(Box::new(transaction), fee_rate))?;
+        self.command(Command::Broadcast(Box::new(transaction), fee_rate))?;
         Ok(txid)
     }
 
@@ -199,13 +203,14 @@ impl Client {
         })
     }
 
-    /// Fetches a block of the chain from a peer, and checks it against its header. Waits for it.
+    /// Fetches a block of the chain from a peer, and checks it against its header. Waits for it;
+    /// meanwhile peers are read from whether updates are read or not.
     ///
     /// # Errors
     /// The chain does not have it, or no peer delivers it.
     pub fn block(&self, hash: BlockHash) -> Result<Block, LookUpError> {
         let (answer, result) = sync_channel(1);
-        self.shared.command(Command::Block(hash, answer))?;
+        self.command(Command::Block(hash, answer))?;
         let block = result.recv().map_err(|_| Stopped)??;
         Ok(*block)
     }
@@ -300,15 +305,33 @@ impl Client {
     /// # Errors
     /// Why it had stopped before by itself, or why the last writes failed.
     pub fn shutdown(mut self) -> Result<(), RunError> {
+        self.stop()
+    }
+
+    /// Stops the client, and waits for its end unless this is its own thread.
+    fn stop(&mut self) -> Result<(), RunError> {
         self.shared.stop();
-        let joined = self.thread.take().map_or(Ok(()), JoinHandle::join);
-        if joined.is_err() {
+        let is_own = self.is_own_thread();
+        let thread = self.thread.take().filter(|_| !is_own);
+        if thread.is_some_and(|thread| thread.join().is_err()) {
             return Err(RunError::Panicked);
         }
         self.shared.ended().unwrap_or(Ok(()))
     }
 
-    fn query<T: Send + 'static>(
+    fn is_own_thread(&self) -> bool {
+        self.thread.as_ref().is_some_and(|it| it.thread().id() == thread::current().id())
+    }
+
+    fn command(&self, command: Command) -> Result<(), Stopped> {
+        // It would wait for itself.
+        if self.is_own_thread() {
+            return Err(Stopped);
+        }
+        self.shared.command(command)
+    }
+
+    pub(crate) fn query<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Machine, &Pool) -> T + Send + 'static,
     ) -> Result<T, Stopped> {
@@ -317,14 +340,15 @@ impl Client {
             // The user may not wait any longer.
             drop(answer.try_send(question(machine, pool)));
         });
-        self.shared.command(Command::Query(query))?;
+        self.command(Command::Query(query))?;
         result.recv().map_err(|_| Stopped)
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.shared.stop();
+        // Nobody is left to be told.
+        drop(self.stop());
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chainsieve::bitcoin::BlockHash;
-use chainsieve::btc::client::{Action, Client as Machine, Event, PeerInfo, Update, WriteId};
+use chainsieve::btc::client::{Action, Client as Machine, Event, File, PeerInfo, Update, WriteId};
 
 use crate::error::{RunError, StorageError};
 use crate::net::events::{PeerNote, PoolEvent};
@@ -25,6 +25,9 @@ const BATCH: usize = 512;
 /// How often the addresses of peers are kept. An estimate: each time all of them are written, and
 /// those that a kill loses are found again.
 const KEEP_ADDRESSES: Duration = Duration::from_mins(5);
+/// The most that the machine's time lags behind the system's through pauses. An estimate: headers
+/// may be two hours ahead of it, and honest ones are ahead by minutes.
+const MAX_LAG: Duration = Duration::from_mins(20);
 
 /// Where notes about connections go.
 pub(crate) type Log = Box<dyn FnMut(&PeerNote) + Send>;
@@ -38,34 +41,65 @@ pub(crate) struct Driver {
     pub(crate) storage: Box<dyn Storage>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) log: Option<Log>,
-    pub(crate) clock: Clock,
+    clock: Clock,
     /// Updates for which there is no room yet.
     updates: VecDeque<Update>,
     asked: Asked,
-    /// The last write, and since when it is not durable.
+    /// Files that the machine wants to be read: one a turn, so that commands and peers wait for no
+    /// more than one.
+    reads: VecDeque<File>,
+    /// The last write, and since when something is not durable.
     written: Option<(WriteId, Instant)>,
     ticked: Instant,
     kept: Instant,
 }
 
-/// The time since the Unix epoch that never jumps and stands still while a reader is slow, so that
-/// no peer counts as overdue for that.
+/// The machine's time since the Unix epoch: the system's, but that it never goes back, and that it
+/// stands still while a reader is slow, so that no peer becomes overdue through that.
 #[derive(Debug)]
-pub(crate) struct Clock {
-    base: Duration,
-    start: Instant,
-    paused: Duration,
+struct Clock {
+    /// The time, as of `at`.
+    now: Duration,
+    at: Instant,
+    /// How far pauses have left it behind the system's time.
+    lag: Duration,
 }
 
 impl Clock {
-    pub(crate) fn new() -> Self {
-        let base = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { base, start: Instant::now(), paused: Duration::ZERO }
+    fn new() -> Self {
+        Self { now: unix_time(), at: Instant::now(), lag: Duration::ZERO }
     }
 
-    fn now(&self) -> Duration {
-        self.base + self.start.elapsed().saturating_sub(self.paused)
+    fn now(&mut self) -> Duration {
+        self.read(Instant::now(), unix_time())
     }
+
+    fn read(&mut self, at: Instant, unix: Duration) -> Duration {
+        // An `Instant` stands still while the machine sleeps, and the system's time may be set
+        // back: whichever is ahead counts.
+        let steady = self.now + at.saturating_duration_since(self.at);
+        self.now = steady.max(unix.saturating_sub(self.lag));
+        self.at = at;
+        self.now
+    }
+
+    /// So much time counts for nothing.
+    fn pause(&mut self, time: Duration) {
+        self.lag += time;
+        self.at += time;
+    }
+
+    /// Goes to the system's time where pauses have left it far behind: new headers must not look
+    /// as if they came from the future. Requests in flight may become overdue then.
+    fn catch_up(&mut self) {
+        if self.lag > MAX_LAG {
+            self.lag = Duration::ZERO;
+        }
+    }
+}
+
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl Driver {
@@ -86,6 +120,7 @@ impl Driver {
             clock: Clock::new(),
             updates: VecDeque::new(),
             asked: BTreeMap::new(),
+            reads: VecDeque::new(),
             written: None,
             ticked: now,
             kept: now,
@@ -96,7 +131,10 @@ impl Driver {
     pub(crate) fn run(mut self) {
         let result = self.run_until_stopped();
         let result = result.and_then(|()| self.close()).map_err(RunError::Storage);
-        self.shared.end(result);
+        let shared = Arc::clone(&self.shared);
+        // Whoever is told of the end may open the same storage at once.
+        drop(self);
+        shared.end(result);
     }
 
     fn run_until_stopped(&mut self) -> Result<(), StorageError> {
@@ -105,22 +143,29 @@ impl Driver {
             if self.shared.is_stopping() {
                 return Ok(());
             }
-            if !self.shared.hand_over(&mut self.updates) {
-                // A slow reader slows the peers: nothing is read from them until there is room.
-                let since = Instant::now();
+            if self.written.is_some_and(|(_, since)| since.elapsed() >= GROUP) {
                 self.commit()?;
-                self.shared.wait_for_room(TICK);
-                self.clock.paused += since.elapsed();
+            }
+            let is_read = self.shared.hand_over(&mut self.updates);
+            // A slow reader slows the peers: nothing is read from them until there is room. One
+            // that waits for a block makes no room before that has come.
+            if !is_read && self.asked.is_empty() {
+                let since = Instant::now();
+                self.shared.wait_for_room(self.until_commit());
+                self.clock.pause(since.elapsed());
                 continue;
             }
-            self.take_events()?;
+            // Room that a reader makes ends no wait for peers.
+            self.take_events(if is_read { TICK } else { GROUP })?;
+            // What peers sent during a pause was taken.
+            self.clock.catch_up();
+            if let Some(file) = self.reads.pop_front() {
+                self.read(file)?;
+            }
             if self.ticked.elapsed() >= TICK {
                 self.ticked = Instant::now();
                 self.feed(Event::Tick)?;
                 self.make_room()?;
-            }
-            if self.written.is_some_and(|(_, since)| since.elapsed() >= GROUP) {
-                self.commit()?;
             }
             if self.kept.elapsed() >= KEEP_ADDRESSES {
                 self.keep_addresses();
@@ -128,11 +173,15 @@ impl Driver {
         }
     }
 
-    /// Waits for an event of the peers, and takes those that have come.
-    fn take_events(&mut self) -> Result<(), StorageError> {
-        // What is written waits to be durable, and updates wait for that.
-        let wait = self.written.map_or(TICK, |(_, since)| GROUP.saturating_sub(since.elapsed()));
-        let mut next = self.pool.wait(wait);
+    /// How long to wait for anything: what is written waits to be durable, and updates for that.
+    fn until_commit(&self) -> Duration {
+        self.written.map_or(TICK, |(_, since)| GROUP.saturating_sub(since.elapsed()))
+    }
+
+    /// Waits for an event of the peers, at most for `limit`, and takes those that have come.
+    fn take_events(&mut self, limit: Duration) -> Result<(), StorageError> {
+        let wait = if self.reads.is_empty() { limit } else { Duration::ZERO };
+        let mut next = self.pool.wait(self.until_commit().min(wait));
         for _ in 0..BATCH {
             let Some(event) = next else { break };
             self.take_event(event)?;
@@ -165,7 +214,11 @@ impl Driver {
         for command in self.shared.take_commands() {
             let event = match command {
                 Command::Watch(id, wallet) => Event::Watch(id, wallet),
-                Command::Forget(id) => Event::Forget(id),
+                Command::Forget(id) => {
+                    self.feed(Event::Forget(id.clone()))?;
+                    self.shared.drop_updates(&id, &mut self.updates);
+                    continue;
+                }
                 Command::Rescan(from) => Event::Rescan(from),
                 Command::Query(query) => {
                     query(&self.machine, &self.pool);
@@ -185,41 +238,45 @@ impl Driver {
 
     /// Tells the machine, and does what it wants.
     pub(crate) fn feed(&mut self, event: Event) -> Result<(), StorageError> {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            for action in self.machine.handle(event, self.clock.now()) {
-                match action {
-                    Action::Send(id, message) => self.pool.send(id, message),
-                    Action::Disconnect(id, reason) => {
-                        let why = reason.to_string();
-                        if reason.is_misbehaviour() {
-                            self.pool.ban(id, &why);
-                        } else {
-                            self.pool.drop_peer(id, &why);
-                        }
+        for action in self.machine.handle(event, self.clock.now()) {
+            match action {
+                Action::Send(id, message) => self.pool.send(id, message),
+                Action::Disconnect(id, reason) => {
+                    let why = reason.to_string();
+                    if reason.is_misbehaviour() {
+                        self.pool.ban(id, &why);
+                    } else {
+                        self.pool.drop_peer(id, &why);
                     }
-                    Action::Write(id, write) => {
-                        self.storage.write(&write)?;
-                        let since = self.written.map_or_else(Instant::now, |(_, since)| since);
-                        self.written = Some((id, since));
-                    }
-                    Action::Read(file) => {
-                        let bytes = self.storage.read(file)?;
-                        events.push_back(Event::Contents(file, bytes));
-                    }
-                    Action::Update(update) => self.updates.push_back(update),
-                    Action::Block(hash, result) => {
-                        for answer in self.asked.remove(&hash).unwrap_or_default() {
-                            // The user may not wait any longer.
-                            drop(answer.try_send(result.clone()));
-                        }
-                    }
-                    _ => {}
                 }
+                Action::Write(id, write) => {
+                    self.storage.write(&write)?;
+                    let since = self.written.map_or_else(Instant::now, |(_, since)| since);
+                    self.written = Some((id, since));
+                }
+                Action::Read(file) => self.reads.push_back(file),
+                Action::Update(update) => self.updates.push_back(update),
+                Action::Block(hash, result) => {
+                    for answer in self.asked.remove(&hash).unwrap_or_default() {
+                        // The user may not wait any longer.
+                        drop(answer.try_send(result.clone()));
+                    }
+                }
+                _ => {}
             }
         }
         self.pool.set_height(self.machine.chain().tip().height);
         Ok(())
+    }
+
+    /// Reads a file for the machine.
+    fn read(&mut self, file: File) -> Result<(), StorageError> {
+        let bytes = match self.storage.read(file) {
+            // Filters only spare downloads: those that cannot be read are downloaded again.
+            Err(_) if matches!(file, File::Filters(_)) => None,
+            bytes => bytes?,
+        };
+        self.feed(Event::Contents(file, bytes))
     }
 
     /// Makes what is written durable.
@@ -265,3 +322,7 @@ impl Driver {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

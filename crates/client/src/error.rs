@@ -100,9 +100,10 @@ pub enum WalletError {
     Stopped(#[from] Stopped),
 }
 
-/// The client has stopped, and answers no more: see `Client::shutdown` for why.
+/// The client has stopped, and answers no more: see `Client::shutdown` for why. Or it was asked on
+/// its own thread, where it never answers: from its log or its storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the client has stopped")]
+#[error("the client has stopped, or was asked on its own thread")]
 pub struct Stopped;
 
 /// Why a client has ended by itself.

@@ -1,14 +1,16 @@
 //! What goes between the client's thread and its users: updates out, commands in. Both are
 //! bounded.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use chainsieve::bitcoin::{Block, BlockHash, FeeRate, Transaction};
-use chainsieve::btc::client::{BlockError, Client as Machine, Update, UpdateId, Wallet, WalletId};
+use chainsieve::btc::client::{
+    BlockError, Client as Machine, News, Update, UpdateId, Wallet, WalletId,
+};
 
 use crate::error::{RunError, Stopped};
 use crate::net::pool::{Pool, Waker as PoolWaker};
@@ -44,8 +46,10 @@ struct State {
     stop: bool,
     /// How it has ended.
     ended: Option<Result<(), RunError>>,
-    /// Tasks that wait for an update.
-    tasks: Vec<Waker>,
+    /// How many readers of updates were made.
+    readers: u64,
+    /// The tasks that wait for an update, by their readers: of each the last that asked.
+    tasks: BTreeMap<u64, Waker>,
 }
 
 /// What the threads share.
@@ -119,11 +123,37 @@ impl Shared {
         let mut state = self.state();
         let room = self.capacity.saturating_sub(state.updates.len()).min(updates.len());
         state.updates.extend(updates.drain(..room));
-        let tasks = if room > 0 { std::mem::take(&mut state.tasks) } else { Vec::new() };
+        let tasks = if room > 0 { std::mem::take(&mut state.tasks) } else { BTreeMap::new() };
         drop(state);
         self.reader.notify_all();
-        tasks.into_iter().for_each(Waker::wake);
+        tasks.into_values().for_each(Waker::wake);
         updates.is_empty()
+    }
+
+    /// Drops a wallet's updates that were not read, here and from those that follow.
+    pub(crate) fn drop_updates(&self, wallet: &WalletId, following: &mut VecDeque<Update>) {
+        let mut state = self.state();
+        let mut kept: VecDeque<Update> = VecDeque::new();
+        // Where the reorganisation is that the next withdrawals belong to, if it is kept.
+        let mut last = None;
+        for update in state.updates.drain(..).chain(following.drain(..)) {
+            let is_dropped = update.wallet.as_ref() == Some(wallet);
+            match &update.news {
+                News::Reorganized { .. } => last = (!is_dropped).then_some(kept.len()),
+                News::Withdrawn(_) if is_dropped => {
+                    let of = last.and_then(|last| kept.get_mut(last));
+                    if let Some(News::Reorganized { withdrawn, .. }) = of.map(|it| &mut it.news) {
+                        *withdrawn = withdrawn.saturating_sub(1);
+                    }
+                }
+                _ => {}
+            }
+            if !is_dropped {
+                kept.push_back(update);
+            }
+        }
+        *following = kept.split_off(self.capacity.min(kept.len()));
+        state.updates = kept;
     }
 
     /// Waits until there is room for an update, a command, or a reason to stop.
@@ -142,7 +172,7 @@ impl Shared {
         let tasks = std::mem::take(&mut state.tasks);
         drop(state);
         self.reader.notify_all();
-        tasks.into_iter().for_each(Waker::wake);
+        tasks.into_values().for_each(Waker::wake);
     }
 
     /// How the client has ended; `None` while it runs.
@@ -176,9 +206,9 @@ impl Shared {
         }
     }
 
-    /// The next update for a task, which is woken when there is one.
+    /// The next update for a reader's task, which is woken when there is one.
     #[cfg(feature = "tokio")]
-    pub(crate) fn poll(&self, task: &Waker) -> std::task::Poll<Option<Update>> {
+    fn poll(&self, reader: u64, task: &Waker) -> std::task::Poll<Option<Update>> {
         let mut state = self.state();
         if let Some(update) = state.updates.pop_front() {
             drop(state);
@@ -188,9 +218,10 @@ impl Shared {
         if state.ended.is_some() {
             return std::task::Poll::Ready(None);
         }
-        if state.tasks.iter().all(|waiting| !waiting.will_wake(task)) {
-            state.tasks.push(task.clone());
-        }
+        let earlier = state.tasks.insert(reader, task.clone());
+        // It may own another reader, whose end takes the lock.
+        drop(state);
+        drop(earlier);
         std::task::Poll::Pending
     }
 }
@@ -202,12 +233,36 @@ impl Shared {
 /// is lost where a future of it is dropped: an update leaves the queue only when it is returned.
 ///
 /// Several of one client share the updates: each goes to one of them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Updates {
-    pub(crate) shared: Arc<Shared>,
+    shared: Arc<Shared>,
+    /// Tells it from the others.
+    number: u64,
+}
+
+impl Clone for Updates {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.shared))
+    }
+}
+
+impl Drop for Updates {
+    fn drop(&mut self) {
+        let task = self.shared.state().tasks.remove(&self.number);
+        // Not while the lock is held: it may own another reader.
+        drop(task);
+    }
 }
 
 impl Updates {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let mut state = shared.state();
+        state.readers += 1;
+        let number = state.readers;
+        drop(state);
+        Self { shared, number }
+    }
+
     /// The next update, if one comes within `timeout`. `None` does not tell a timeout from the
     /// end: see [`Client::is_running`](crate::Client::is_running).
     pub fn next_within(&mut self, timeout: Duration) -> Option<Update> {
@@ -231,6 +286,57 @@ impl futures_core::Stream for Updates {
         self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Update>> {
-        self.shared.poll(context.waker())
+        self.shared.poll(self.number, context.waker())
+    }
+}
+
+#[cfg(all(test, feature = "tokio"))]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake};
+
+    use futures_core::Stream as _;
+
+    use super::*;
+    use crate::net::book::AddressBook;
+    use crate::net::chain::Chain;
+    use crate::net::pool::PoolConfig;
+    use crate::net::target::Target;
+
+    #[derive(Default)]
+    struct Task(AtomicUsize);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn poll(updates: &mut Updates, task: &Arc<Task>) -> Poll<Option<Update>> {
+        let waker = Arc::clone(task).into();
+        Pin::new(updates).poll_next(&mut Context::from_waker(&waker))
+    }
+
+    #[test]
+    fn of_each_reader_one_task_waits_the_last_that_asked() {
+        let mut config = PoolConfig::new(Chain::new(chainsieve::bitcoin::Network::Regtest));
+        config.peers = vec![Target::parse("127.0.0.1:1", 1).unwrap()];
+        let pool = Pool::new(config, AddressBook::new(), [3; 16]).unwrap();
+        let shared = Arc::new(Shared::new(1, pool.waker()));
+        let mut readers = [(); 2].map(|()| Updates::new(Arc::clone(&shared)));
+        readers[1] = readers[0].clone();
+        let mut last = Vec::new();
+        for reader in &mut readers {
+            let tasks: Vec<_> = (0..100).map(|_| Arc::new(Task::default())).collect();
+            assert!(tasks.iter().all(|task| poll(reader, task).is_pending()));
+            last.push(tasks[99].clone());
+        }
+        assert_eq!(shared.state().tasks.len(), 2);
+        let gone = Arc::new(Task::default());
+        assert!(poll(&mut readers[0].clone(), &gone).is_pending());
+        shared.end(Ok(()));
+        assert!(last.iter().all(|task| task.0.load(Ordering::Relaxed) == 1));
+        assert!(matches!(poll(&mut readers[0], &last[0]), Poll::Ready(None)));
     }
 }

@@ -1,14 +1,15 @@
 //! The examples print what they are to print.
 
-use std::env;
+use std::path::Path;
 use std::process::Command;
+use std::{env, fs};
 
 /// What an example prints.
 fn run(name: &str) -> String {
-    // Tests and examples are built side by side.
+    // Tests and examples are built side by side, but where one test alone is asked for.
     let own = env::current_exe().expect("a test has a path");
     let built = own.parent().expect("in a folder").with_file_name("examples").join(name);
-    let mut command = if built.is_file() {
+    let mut command = if is_fresh(&built) {
         Command::new(built)
     } else {
         let mut cargo = Command::new(env!("CARGO"));
@@ -19,6 +20,18 @@ fn run(name: &str) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {error}");
     String::from_utf8(output.stdout).expect("text")
+}
+
+/// Whether a program is no older than what it is made of, which Cargo lists next to it.
+fn is_fresh(built: &Path) -> bool {
+    let changed = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
+    let Some(made) = changed(built) else { return false };
+    let Ok(list) = fs::read_to_string(built.with_extension("d")) else { return false };
+    let Some((_, sources)) = list.split_once(": ") else { return false };
+    // A space within a path is written as "\ ".
+    let sources = sources.trim().replace("\\ ", "\0");
+    let mut sources = sources.split(' ').map(|path| path.replace('\0', " "));
+    sources.all(|path| changed(Path::new(&path)).is_some_and(|at| at <= made))
 }
 
 #[test]

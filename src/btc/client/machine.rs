@@ -359,7 +359,11 @@ impl Client {
                 self.follow(follower::Event::Rescan(from.max(first)), now);
             }
             Event::Stored(id) => self.stored(id, now),
-            Event::Acknowledged(id) => self.acknowledged(id),
+            Event::Acknowledged(id) => {
+                self.acknowledged(id);
+                // While a reader is slow there may be no tick for long.
+                self.flush_journal();
+            }
             Event::Contents(File::Filters(file), bytes) => {
                 self.contents(file, bytes.as_deref(), now);
             }

@@ -8,6 +8,9 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::thread;
 
+use chainsieve::bitcoin::p2p::Magic;
+use chainsieve::bitcoin::p2p::message::NetworkMessage;
+use chainsieve_client::net::frame::{read_message, write_message};
 use serde_json::Value;
 
 use super::serve::{Folder, Server};
@@ -66,6 +69,12 @@ fn a_watch_ends_when_every_peer_is_banned() {
     let peer = listener.local_addr().expect("bound").to_string();
     let garbage = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("it calls");
+        let said = read_message(&mut stream, Magic::BITCOIN).expect("a message");
+        let NetworkMessage::Version(mut version) = said else { panic!("{said:?}") };
+        // With its own nonce it would be a connection to itself.
+        version.nonce ^= 1;
+        let version = NetworkMessage::Version(version);
+        write_message(&mut stream, Magic::BITCOIN, version).expect("it reads");
         stream.write_all(b"HTTP/1.1 400 Bad Request").expect("it reads");
         // Until it has hung up.
         drop(std::io::copy(&mut stream, &mut std::io::sink()));

@@ -59,9 +59,13 @@ pub struct Theirs {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// No message could be read.
+    /// No message could be read after `version`.
     #[error("handshake: {0}")]
     Frame(#[from] FrameError),
+    /// No message could be read before `version`. It may not be the peer who answers, but a proxy
+    /// or a captive portal.
+    #[error("handshake: {0}")]
+    NoVersion(#[source] FrameError),
     /// The nonce is our own.
     #[error("handshake: a connection to ourselves")]
     SelfConnection,
@@ -97,12 +101,16 @@ impl From<std::io::Error> for HandshakeError {
 }
 
 impl HandshakeError {
-    /// Returns `true` if the peer broke the protocol.
+    /// Returns `true` if the peer broke the protocol. Before its `version` nothing shows that it
+    /// is the peer who answers.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
             Self::Frame(error) => error.is_misbehaviour(),
-            Self::SecondVersion | Self::NotVersion { .. } | Self::TooMany { .. } => true,
-            Self::SelfConnection | Self::Protocol { .. } => false,
+            Self::SecondVersion | Self::TooMany { .. } => true,
+            Self::NoVersion(_)
+            | Self::NotVersion { .. }
+            | Self::SelfConnection
+            | Self::Protocol { .. } => false,
         }
     }
 }
@@ -137,7 +145,12 @@ fn dial(
     write_message(stream, ours.magic, NetworkMessage::Version(ours.version(receiver)))?;
     let mut theirs = None;
     for _ in 0..MAX_MESSAGES {
-        match (read_message(stream, ours.magic)?, theirs.take()) {
+        let message = read_message(stream, ours.magic);
+        let message = match &theirs {
+            None => message.map_err(HandshakeError::NoVersion)?,
+            Some(_) => message?,
+        };
+        match (message, theirs.take()) {
             (NetworkMessage::Version(version), None) => {
                 let checked = Theirs::check(&version, ours)?;
                 // Between `version` and `verack`, or not at all (BIP155). `wtxidrelay` (BIP339) is

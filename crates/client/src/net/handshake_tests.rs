@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
 
+use super::super::frame::HEADER;
 use super::*;
 use crate::testnode::Node;
 
@@ -123,6 +124,34 @@ fn peers_that_are_refused() {
         "handshake: no verack among 32 messages, the limit"
     );
     assert_eq!(refused(dialled([Version(version())])), "handshake: it hung up");
+}
+
+#[test]
+fn what_comes_before_a_valid_version_is_no_fault_of_the_peer() {
+    use NetworkMessage::{Ping, Version};
+    let portal = b"HTTP/1.1 302 Found\r\nLocation: https://login.example/\r\n\r\n";
+    let said = |messages: &[NetworkMessage]| Vec::from(Scripted::saying(messages.to_vec()).says);
+    let mut no_version = said(&[Version(version())]);
+    no_version.truncate(HEADER);
+    // No payload, with the checksum of nothing.
+    no_version[16..].copy_from_slice(&[0, 0, 0, 0, 0x5d, 0xf6, 0xe0, 0xe2]);
+    let cases = [
+        (portal.to_vec(), "handshake: magic 48545450: another network, or not bitcoin"),
+        (no_version, "handshake: malformed version: it ends early"),
+        (said(&[Ping(1)]), "handshake: ping before version"),
+    ];
+    let dial = |bytes: Vec<u8>| {
+        let mut peer = Scripted { says: bytes.into(), told: Vec::new() };
+        dial(&mut peer, &ours(1), None).unwrap_err()
+    };
+    for (bytes, text) in cases {
+        let error = dial(bytes.clone());
+        assert_eq!(error.to_string(), text);
+        assert!(!error.is_misbehaviour(), "{text}");
+        // After a version it is the peer's, but for a message that may come then.
+        let later = dial([said(&[Version(version())]), bytes].concat());
+        assert_eq!(later.is_misbehaviour(), !text.contains("ping"), "{later}");
+    }
 }
 
 #[test]

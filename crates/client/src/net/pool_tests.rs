@@ -419,6 +419,32 @@ fn proxies_that_lie_or_refuse_are_errors_and_the_peer_is_not_to_blame() {
     assert!(!pool.all_banned());
 }
 
+#[test]
+fn a_captive_portal_bans_nobody() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let target: Target = listener.local_addr().unwrap().into();
+    let portal = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(limit())).unwrap();
+        read_message(&mut stream, MAGIC).unwrap();
+        stream
+            .write_all(b"HTTP/1.1 302 Found\r\nLocation: https://login.example/\r\n\r\n")
+            .unwrap();
+        drop(stream.read_to_end(&mut Vec::new()));
+        serve(&listener.accept().unwrap().0, &[], &none());
+    });
+    let mut pool = pool(config(vec![target.clone()]));
+    let events =
+        until(&mut pool, |event| matches!(event, PoolEvent::Note(PeerNote::NotConnected { .. })));
+    let line = format!("peer {target}: handshake: magic 48545450: another network, or not bitcoin");
+    assert!(notes(&events)[0].starts_with(&line), "{events:?}");
+    assert!(!pool.all_banned());
+    // Once the way is free, the peer is called again.
+    until(&mut pool, |event| matches!(event, PoolEvent::Connected(..)));
+    drop(pool);
+    portal.join().unwrap();
+}
+
 /// A host that is banned by one port while it is being called by another is not connected.
 #[test]
 fn a_call_to_a_host_that_is_banned_meanwhile_is_dropped() {

@@ -1,0 +1,309 @@
+//! The client's thread, where its reader is slow, its storage fails, or its owner leaves.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use chainsieve::bitcoin::{Block, ScriptBuf, Txid};
+use chainsieve::btc::client::{Birthday, Item, Kept, News, Wallet, Write};
+
+use super::*;
+use crate::testnode::Node;
+use crate::{Builder, Client, Memory, Network};
+
+/// Long enough for any machine; nothing waits for it that goes well.
+const LIMIT: Duration = Duration::from_mins(2);
+
+fn script() -> ScriptBuf {
+    [&[0, 20][..], &[1; 20]].concat().into()
+}
+
+fn wallet() -> Wallet {
+    Wallet::new(Birthday::Height(0), vec![Item::Script(script())])
+}
+
+fn builder(node: &Node) -> Builder {
+    Builder::new(Network::Regtest).peer(node.address().to_string())
+}
+
+fn paying(count: usize) -> (Node, Vec<Block>) {
+    let node = Node::regtest().unwrap();
+    let blocks = node.mine_many(&script(), count);
+    (node, blocks)
+}
+
+fn txids(blocks: &[Block]) -> Vec<Txid> {
+    blocks.iter().map(|block| block.txdata[0].compute_txid()).collect()
+}
+
+fn wait_until(mut is_done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_done() {
+        assert!(begun.elapsed() < LIMIT, "it does not come");
+        thread::yield_now();
+    }
+}
+
+/// Until so many hits were found, and every update has left the machine.
+fn wait_for_hits(client: &Client, count: usize) {
+    wait_until(|| {
+        let done = client.query(move |machine, _| {
+            machine.hits(&"w".into()).count() == count && machine.waiting_updates() == 0
+        });
+        done.unwrap()
+    });
+}
+
+/// Until more updates than may wait have left the machine since this one was read: from then on
+/// the client reads nothing from its peers.
+fn wait_for_stall(client: &Client, read: u64, capacity: u64) {
+    wait_until(|| {
+        let stalls = client.query(move |machine, _| {
+            machine.last_update().0 > read + capacity && machine.waiting_updates() == 0
+        });
+        stalls.unwrap()
+    });
+}
+
+/// Hits: their transactions, and whether they came again.
+fn hits(updates: impl IntoIterator<Item = Update>) -> Vec<(Txid, bool)> {
+    let hit = |update: Update| match update.news {
+        News::Hit(hit) => Some((hit.txid, update.again)),
+        _ => None,
+    };
+    updates.into_iter().filter_map(hit).collect()
+}
+
+/// Called before each read, which fails if it does.
+type OnRead = Arc<dyn Fn(File) -> Result<(), StorageError> + Send + Sync>;
+
+/// A storage in memory that keeps apart what is durable.
+#[derive(Clone, Default)]
+struct Hooked {
+    files: Memory,
+    /// What is durable.
+    durable: Memory,
+    writes: Arc<Mutex<Vec<Write>>>,
+    on_read: Option<OnRead>,
+}
+
+impl Storage for Hooked {
+    fn load(&mut self) -> Result<Kept, StorageError> {
+        self.files.load()
+    }
+
+    fn write(&mut self, write: &Write) -> Result<(), StorageError> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(write.clone());
+        self.files.write(write)
+    }
+
+    fn commit(&mut self) -> Result<(), StorageError> {
+        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.drain(..).try_for_each(|write| self.durable.write(&write))
+    }
+
+    fn read(&mut self, file: File) -> Result<Option<Vec<u8>>, StorageError> {
+        self.on_read.as_ref().map_or(Ok(()), |hook| hook(file))?;
+        self.files.read(file)
+    }
+}
+
+#[test]
+fn time_goes_on_while_the_machine_sleeps_and_stands_still_in_pauses() {
+    let (start, hour) = (Instant::now(), Duration::from_hours(1));
+    let begin = Duration::from_hours(500_000);
+    let clock = || Clock { now: begin, at: start, lag: Duration::ZERO };
+    let minute = Duration::from_mins(1);
+    // Asleep: the system's time goes on alone.
+    assert_eq!(clock().read(start + minute, begin + 3 * hour), begin + 3 * hour);
+    // The system's time is set back.
+    let mut back = clock();
+    assert_eq!(back.read(start + minute, begin - hour), begin + minute);
+    assert_eq!(back.read(start + 2 * minute, begin - hour), begin + 2 * minute);
+    // A short pause counts for nothing, before and after the time to catch up.
+    let mut paused = clock();
+    paused.pause(5 * minute);
+    paused.catch_up();
+    assert_eq!(paused.read(start + 6 * minute, begin + 6 * minute), begin + minute);
+    // After long ones a header of this very moment is no more than two hours ahead.
+    for _ in 0..35 {
+        paused.pause(5 * minute);
+    }
+    paused.catch_up();
+    assert_eq!(paused.read(start + 3 * hour + minute, begin + 3 * hour), begin + 3 * hour);
+}
+
+#[test]
+fn a_block_comes_to_a_reader_that_has_read_nothing() {
+    let (node, blocks) = paying(60);
+    let client = builder(&node).max_updates(1).wallet("w", wallet()).start().unwrap();
+    wait_for_stall(&client, 0, 1);
+    let client = Arc::new(client);
+    let (sender, result) = sync_channel(1);
+    let (asking, hash) = (Arc::clone(&client), blocks[7].block_hash());
+    thread::spawn(move || sender.send(asking.block(hash)).unwrap());
+    assert_eq!(result.recv_timeout(LIMIT).unwrap().unwrap(), blocks[7]);
+    // Nothing is lost of what waited meanwhile.
+    let found = hits(client.updates().take_while(|it| !matches!(it.news, News::CaughtUp(_))));
+    assert_eq!(found, txids(&blocks).into_iter().map(|txid| (txid, false)).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_slow_reader_acknowledges_becomes_durable() {
+    let (node, _) = paying(60);
+    let storage = Hooked::default();
+    let client = builder(&node).storage(storage.clone()).max_updates(1).wallet("w", wallet());
+    let client = client.start().unwrap();
+    let is_hit = |update: &Update| matches!(update.news, News::Hit(_));
+    let read: Vec<_> = client.updates().filter(is_hit).take(5).collect();
+    wait_for_stall(&client, read[4].id.0, 1);
+    read.iter().for_each(|update| client.acknowledge(update));
+    let read = hits(read);
+    // They are taken, so that they are with the storage.
+    client.status().unwrap();
+    wait_until(|| storage.writes.lock().unwrap().is_empty());
+    // Killed: what is durable is all that is left.
+    let left = Memory::new();
+    for file in [File::Headers, File::Journal, File::State] {
+        if let Some(bytes) = storage.durable.clone().read(file).unwrap() {
+            left.clone().write(&Write::Replace { file, bytes }).unwrap();
+        }
+    }
+    client.shutdown().unwrap();
+    let next = builder(&node).storage(left).wallet("w", wallet()).start().unwrap();
+    let again = hits(next.updates().take_while(|it| !matches!(it.news, News::CaughtUp(_))));
+    assert_eq!(again.len(), 55);
+    assert!(again.iter().all(|(txid, _)| read.iter().all(|(other, _)| other != txid)));
+}
+
+#[test]
+fn commands_are_taken_between_files_of_filters() {
+    let (node, _) = paying(5);
+    let reads = Arc::new(AtomicUsize::new(0));
+    let (begun, wait_begun) = sync_channel::<()>(1);
+    let (asked, wait_asked): (SyncSender<()>, Receiver<()>) = sync_channel(1);
+    let (count, wait_asked) = (Arc::clone(&reads), Mutex::new(wait_asked));
+    let on_read = move |_| {
+        if count.fetch_add(1, Ordering::AcqRel) == 0 {
+            begun.send(()).unwrap();
+            wait_asked.lock().unwrap().recv_timeout(LIMIT).unwrap();
+        }
+        Ok(())
+    };
+    let storage = Hooked { on_read: Some(Arc::new(on_read)), ..Hooked::default() };
+    let client = builder(&node).keep_filters(1 << 20).storage(storage).wallet("w", wallet());
+    let client = client.start().unwrap();
+    let mut updates = client.updates();
+    updates.find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
+    // The filter of the genesis block has a file of its own.
+    client.rescan(0).unwrap();
+    wait_begun.recv_timeout(LIMIT).unwrap();
+    let (sender, answer) = sync_channel(1);
+    let seen = Arc::clone(&reads);
+    let query = move |_: &Machine, _: &Pool| sender.send(seen.load(Ordering::Acquire)).unwrap();
+    client.shared.command(Command::Query(Box::new(query))).unwrap();
+    asked.send(()).unwrap();
+    assert_eq!(answer.recv_timeout(LIMIT).unwrap(), 1);
+    wait_until(|| reads.load(Ordering::Acquire) == 2);
+}
+
+#[test]
+fn filters_that_cannot_be_read_are_downloaded_again() {
+    let (node, blocks) = paying(5);
+    let on_read = |file| {
+        let error = std::io::Error::other("Input/output error");
+        Err(StorageError::of("read", file, &error))
+    };
+    let storage = Hooked { on_read: Some(Arc::new(on_read)), ..Hooked::default() };
+    let client = builder(&node).keep_filters(1 << 20).storage(storage);
+    let client = client.from(Birthday::Height(0)).start().unwrap();
+    let mut updates = client.updates();
+    updates.find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
+    // The kept filters are asked for it.
+    client.watch("w", wallet()).unwrap();
+    let found = hits(updates.take_while(|it| !matches!(it.news, News::CaughtUp(_))));
+    assert_eq!(found, txids(&blocks).into_iter().map(|txid| (txid, false)).collect::<Vec<_>>());
+    client.shutdown().unwrap();
+}
+
+#[test]
+fn a_wallet_that_is_forgotten_and_watched_again_gets_each_hit_once() {
+    let (node, blocks) = paying(60);
+    // Some wait for the reader, and more for room in its queue.
+    let client = builder(&node).max_updates(20).wallet("w", wallet()).start().unwrap();
+    wait_for_stall(&client, 0, 20);
+    client.forget("w").unwrap();
+    // Taken by now: what is read before counts.
+    client.status().unwrap();
+    client.watch("w", wallet()).unwrap();
+    let (mut updates, mut found) = (client.updates(), Vec::new());
+    while found.len() < 60 {
+        found.extend(hits([updates.next_within(LIMIT).unwrap()]));
+    }
+    client.shutdown().unwrap();
+    found.extend(hits(updates));
+    let mut expected: Vec<_> = txids(&blocks).into_iter().map(|txid| (txid, false)).collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_reorganisation_counts_the_withdrawals_that_are_left_of_it() {
+    let (node, blocks) = paying(3);
+    let client = builder(&node).wallet("w", wallet()).wallet("other", wallet());
+    let client = client.start().unwrap();
+    wait_for_hits(&client, 3);
+    let other: ScriptBuf = [&[0, 20][..], &[9; 20]].concat().into();
+    node.reorganize(1, &other);
+    wait_for_hits(&client, 1);
+    client.forget("w").unwrap();
+    // Taken by now.
+    client.status().unwrap();
+    let mut updates = client.updates();
+    let reorganized = |update: Update| match update.news {
+        News::Reorganized { withdrawn, .. } => Some(withdrawn),
+        _ => None,
+    };
+    assert_eq!(updates.find_map(reorganized), Some(2));
+    let gone: Vec<_> = updates.by_ref().take(2).map(|update| update.wallet).collect();
+    assert_eq!(gone, [Some("other".into()), Some("other".into())]);
+    assert_eq!(blocks.len(), 3);
+    client.shutdown().unwrap();
+}
+
+#[test]
+fn a_client_does_not_wait_for_itself() {
+    let (node, _) = paying(1);
+    let own: Arc<Mutex<Option<Client>>> = Arc::default();
+    let (sender, result) = sync_channel(1);
+    let held = Arc::clone(&own);
+    let log = move |_: &PeerNote| {
+        // It is there from some note on.
+        let Some(client) = held.lock().unwrap().take() else { return };
+        let status = client.status().map(drop);
+        drop(client);
+        sender.send(status).unwrap();
+    };
+    *own.lock().unwrap() = Some(builder(&node).log(log).start().unwrap());
+    // The end of its connection is worth a note.
+    node.stop();
+    assert_eq!(result.recv_timeout(LIMIT).unwrap(), Err(crate::Stopped));
+}
+
+#[test]
+fn a_folder_is_free_once_its_client_is_dropped() {
+    let (node, _) = paying(1);
+    let data = std::env::temp_dir().join(format!("chainsieve-dropped-{}", std::process::id()));
+    for _ in 0..20 {
+        drop(builder(&node).data_dir(&data).wallet("w", wallet()).start().unwrap());
+    }
+    // And once it is known to have ended.
+    let client = builder(&node).data_dir(&data).start().unwrap();
+    let updates = client.updates();
+    client.shared.stop();
+    assert!(updates.last().is_none_or(|update| update.id.0 > 0));
+    builder(&node).data_dir(&data).start().unwrap().shutdown().unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+}
