@@ -21,8 +21,8 @@ use crate::net::events::PeerNote;
 use crate::net::pool::{Pool, PoolConfig};
 use crate::net::random::Random;
 use crate::net::target::Target;
+use crate::shared::Shared;
 use crate::storage::{Folder, Memory, Storage};
-use crate::updates::Shared;
 
 /// Most updates that wait for their reader, unless the builder says otherwise.
 const UPDATES: usize = 1_024;

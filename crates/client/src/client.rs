@@ -15,7 +15,8 @@ use chainsieve::btc::merkle_tree::{MerklePath, TransactionInBlock};
 
 use crate::error::{LookUpError, RunError, Stopped, WalletError};
 use crate::net::pool::{AddressStatus, Pool};
-use crate::updates::{Command, Shared, Updates};
+use crate::shared::{Command, Shared};
+use crate::updates::Updates;
 
 /// A light client that runs in threads of its own.
 ///

@@ -10,8 +10,8 @@ use chainsieve::btc::client::{Action, Client as Machine, Event, File, PeerInfo, 
 use crate::error::{RunError, StorageError};
 use crate::net::events::{PeerNote, PoolEvent};
 use crate::net::pool::Pool;
+use crate::shared::{BlockAnswer, Command, Reply, Shared};
 use crate::storage::Storage;
-use crate::updates::{Answer, Command, Shared};
 
 /// How long nothing may happen until the machine is told that time has passed: it wants a few ticks
 /// a second.
@@ -32,7 +32,7 @@ const MAX_LAG: Duration = Duration::from_mins(20);
 /// Where notes about connections go.
 pub(crate) type Log = Box<dyn FnMut(&PeerNote) + Send>;
 
-type Asked = BTreeMap<BlockHash, Vec<Answer<crate::updates::BlockAnswer>>>;
+type Asked = BTreeMap<BlockHash, Vec<Reply<BlockAnswer>>>;
 
 /// Everything that the thread owns.
 pub(crate) struct Driver {

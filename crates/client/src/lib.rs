@@ -6,6 +6,7 @@ mod driver;
 mod error;
 #[doc(hidden)]
 pub mod net;
+mod shared;
 mod storage;
 pub mod testnode;
 mod updates;

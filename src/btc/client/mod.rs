@@ -315,6 +315,25 @@ pub struct Update {
     pub news: News,
 }
 
+impl Update {
+    /// Prepares a queue for dropping a wallet's updates: a reorganisation in it announces as many
+    /// withdrawals less as the wallet has there.
+    pub fn discount<'a>(queue: impl DoubleEndedIterator<Item = &'a mut Self>, wallet: &WalletId) {
+        let mut dropped = 0;
+        for update in queue.rev() {
+            match &mut update.news {
+                News::Withdrawn(_) => {
+                    dropped += usize::from(update.wallet.as_ref() == Some(wallet))
+                }
+                News::Reorganized { withdrawn, .. } => {
+                    *withdrawn = withdrawn.saturating_sub(core::mem::take(&mut dropped));
+                }
+                _ => dropped = 0,
+            }
+        }
+    }
+}
+
 /// What an update tells.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

@@ -91,6 +91,7 @@ impl Outbox {
 
     /// A wallet is gone, and nobody reads its updates.
     pub(super) fn forget(&mut self, wallet: &WalletId) {
+        Update::discount(self.waiting.iter_mut().map(|(_, update)| update), wallet);
         self.waiting.retain(|(_, update)| update.wallet.as_ref() != Some(wallet));
         self.open.retain(|_, subject| subject.key().wallet != *wallet);
         self.last.retain(|key, _| key.wallet != *wallet);
@@ -129,6 +130,26 @@ mod tests {
         assert_eq!((second, third), (WriteId(2), WriteId(3)));
         outbox.push(None, false, News::Reopened(3, 3));
         assert_eq!(outbox.take_ready().len(), 1);
+    }
+
+    #[test]
+    fn a_reorganization_counts_no_withdrawals_of_a_wallet_that_is_forgotten() {
+        let mut outbox = Outbox::default();
+        let fork = BlockAt { height: 4, hash: bitcoin::BlockHash::all_zeros() };
+        for other in ["b", "c"] {
+            let (disconnected, withdrawn) = (Vec::new(), 2);
+            outbox.push(None, false, News::Reorganized { fork, disconnected, withdrawn });
+            for id in [wallet(), other.into()] {
+                outbox.push(Some(id), false, News::Withdrawn(Box::new(hit(1, Some(fork)))));
+            }
+        }
+        outbox.forget(&wallet());
+        let told: Vec<_> = outbox.take_ready().into_iter().map(|update| update.news).collect();
+        let counts = told.iter().filter_map(|news| match news {
+            News::Reorganized { withdrawn, .. } => Some(*withdrawn),
+            _ => None,
+        });
+        assert_eq!((told.len(), counts.collect::<Vec<_>>()), (4, std::vec![1, 1]));
     }
 
     #[test]
