@@ -88,7 +88,7 @@ fn waiting_goes_on_from_where_the_clock_is_set_back() {
     let mut world = World::new(config(Protocol::HeadersOnly), &[], &nodes);
     world.run();
     world.handle(Event::GetBlock(chain.at(4).unwrap().hash));
-    world.now -= Duration::from_secs(3_600);
+    world.now -= Duration::from_hours(1);
     world.tick(0);
     assert_eq!(world.dropped, []);
     world.tick(31_000);
@@ -106,7 +106,7 @@ fn a_clock_that_is_behind_is_told_of_and_ends_no_connection() {
         let mut world = World::new(config(protocol), &wallets, &nodes);
         world.run();
         // A header may be two hours ahead.
-        world.now = right - Duration::from_secs(7_200);
+        world.now = right.checked_sub(Duration::from_hours(2)).unwrap();
         chain.mine(&script(1), &[]);
         for place in 0..2 {
             world.switch(place, &chain, true);

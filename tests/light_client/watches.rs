@@ -386,7 +386,7 @@ fn a_wallet_that_is_too_large_for_a_filter_can_be_forgotten() {
     }
     let is_told = |update: &Update| matches!(update.news, News::Finding(Finding::NoFilter(_)));
     assert!(world.updates().iter().any(is_told));
-    let mut paid = chain.clone();
+    let mut paid = chain;
     mine(&mut paid, &[1]);
     world.switch(0, &paid, true);
     for _ in 0..20 {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::btc::client::{Action, Client as Machine, Event, File, PeerInfo, Update, WriteId};
 
-use crate::error::{RunError, StorageError};
+use crate::error::RunError;
 use crate::net::events::{PeerNote, PoolEvent};
 use crate::net::pool::Pool;
 use crate::shared::{BlockAnswer, Command, Reply, Shared};
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageError};
 
 /// How long nothing may happen until the machine is told that time has passed: it wants a few ticks
 /// a second.

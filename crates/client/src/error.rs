@@ -1,40 +1,13 @@
 //! Why a client does not start, stops, or does not answer.
 
-use std::io;
-
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::btc::bip157::ConfigError;
-use chainsieve::btc::client::{BlockError, File, ItemError, OpenError, WalletId};
+use chainsieve::btc::client::{BlockError, ItemError, OpenError, WalletId};
 use thiserror::Error;
 
 use crate::net::pool::PoolError;
 use crate::net::target::TargetError;
-
-/// A failure of the storage.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{operation} {file}: {message}")]
-pub struct StorageError {
-    /// What was tried: "read", "write", …
-    pub operation: &'static str,
-    /// The file, or the folder.
-    pub file: String,
-    /// The kind of the system's error.
-    pub kind: io::ErrorKind,
-    /// The system's message.
-    pub message: String,
-}
-
-impl StorageError {
-    /// An error of the system's, with what was tried.
-    pub fn new(operation: &'static str, file: impl Into<String>, error: &io::Error) -> Self {
-        let (kind, message) = (error.kind(), error.to_string());
-        Self { operation, file: file.into(), kind, message }
-    }
-
-    pub(crate) fn of(operation: &'static str, file: File, error: &io::Error) -> Self {
-        Self::new(operation, crate::storage::file_name(file), error)
-    }
-}
+use crate::storage::StorageError;
 
 /// Why a client does not start.
 #[derive(Debug, Error)]

@@ -22,8 +22,8 @@ pub use chainsieve::btc::wallet::History;
 
 pub use builder::Builder;
 pub use client::{Client, HitCounts, PeerClaims, PeerStatus, Status};
-pub use error::{LookUpError, RunError, StartError, Stopped, StorageError, WalletError};
+pub use error::{LookUpError, RunError, StartError, Stopped, WalletError};
 pub use net::chain::Chain;
 pub use net::events::PeerNote;
-pub use storage::{Folder, Memory, Storage};
+pub use storage::{Folder, Memory, Storage, StorageError};
 pub use updates::Updates;

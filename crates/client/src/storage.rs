@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chainsieve::btc::client::{File, Kept, Write};
-
-use crate::error::StorageError;
+use thiserror::Error;
 
 /// A storage of a client's files.
 ///
@@ -51,6 +50,32 @@ pub trait Storage: Send {
     /// They cannot be written; the client goes on.
     fn keep_addresses(&mut self, _bytes: &[u8]) -> Result<(), StorageError> {
         Ok(())
+    }
+}
+
+/// A failure of the storage.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{operation} {file}: {message}")]
+pub struct StorageError {
+    /// What was tried: "read", "write", …
+    pub operation: &'static str,
+    /// The file, or the folder.
+    pub file: String,
+    /// The kind of the system's error.
+    pub kind: ErrorKind,
+    /// The system's message.
+    pub message: String,
+}
+
+impl StorageError {
+    /// An error of the system's, with what was tried.
+    pub fn new(operation: &'static str, file: impl Into<String>, error: &io::Error) -> Self {
+        let (kind, message) = (error.kind(), error.to_string());
+        Self { operation, file: file.into(), kind, message }
+    }
+
+    pub(crate) fn of(operation: &'static str, file: File, error: &io::Error) -> Self {
+        Self::new(operation, file_name(file), error)
     }
 }
 

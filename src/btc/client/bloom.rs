@@ -208,11 +208,11 @@ impl BloomFollower {
                 }
                 self.feed(message.into(), turn);
             }
-            Event::Message(..) => {}
             Event::Watch(from, coins) => self.watch_new(from, coins, turn),
             Event::Rescan(from) => self.rescan(from, turn),
-            // Nothing of what a node filters is kept.
-            Event::Contents(..) => {}
+            // Only the serving peer's answers are to the filter. Nothing of what a node filters is
+            // kept in files.
+            Event::Message(..) | Event::Contents(..) => {}
             Event::Flush => self.flush(turn),
             Event::Tick => self.feed(session::Event::Tick, turn),
         }

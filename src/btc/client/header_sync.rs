@@ -32,7 +32,7 @@ const MAX_AWAITED: u32 = 3;
 const MAX_UNCONNECTED: u32 = 10;
 /// When a peer whose headers are ahead of the clock is asked again. An estimate: half the time
 /// between two blocks.
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(300);
+const ASK_AGAIN_AFTER: Duration = Duration::from_mins(5);
 
 /// What the machine is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

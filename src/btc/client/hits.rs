@@ -126,12 +126,11 @@ impl Hits {
 
     fn remove(&mut self, key: &Key) -> Option<Entry> {
         let removed = self.entries.remove(key)?;
-        match key.block {
-            Some(block) => drop(self.confirmed.remove(&(key.wallet.clone(), key.txid, block))),
-            None => {
-                self.unconfirmed.count -= 1;
-                self.unconfirmed.bytes -= removed.hit.transaction.total_size();
-            }
+        if let Some(block) = key.block {
+            self.confirmed.remove(&(key.wallet.clone(), key.txid, block));
+        } else {
+            self.unconfirmed.count -= 1;
+            self.unconfirmed.bytes -= removed.hit.transaction.total_size();
         }
         Some(removed)
     }

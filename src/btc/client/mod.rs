@@ -323,7 +323,7 @@ impl Update {
         for update in queue.rev() {
             match &mut update.news {
                 News::Withdrawn(_) => {
-                    dropped += usize::from(update.wallet.as_ref() == Some(wallet))
+                    dropped += usize::from(update.wallet.as_ref() == Some(wallet));
                 }
                 News::Reorganized { withdrawn, .. } => {
                     *withdrawn = withdrawn.saturating_sub(core::mem::take(&mut dropped));
