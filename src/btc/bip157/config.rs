@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::CHECKPOINT_INTERVAL;
 
 /// Timeouts that an answer may take before its peer is disconnected.
-pub(crate) const SILENT_TIMEOUTS: u32 = 4;
+pub const SILENT_TIMEOUTS: u32 = 4;
 
 /// What a sync is set up with.
 #[derive(Debug, Clone, PartialEq, Eq)]

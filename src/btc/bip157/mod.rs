@@ -92,8 +92,7 @@ use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::headers::{BlockAt, ChainEvent};
 use crate::btc::peer::{Grade, PeerId};
 
-pub(crate) use config::SILENT_TIMEOUTS;
-pub use config::{Config, ConfigError, Limits};
+pub use config::{Config, ConfigError, Limits, SILENT_TIMEOUTS};
 pub use persist::RestoreError;
 pub use reason::{Contradiction, FalseFilter, Reason, Violation};
 pub use sync::FilterSync;

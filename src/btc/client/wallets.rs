@@ -2,7 +2,7 @@
 //! descriptors are watched.
 //!
 //! Which scripts and coins are watched at all, and what of a transaction is theirs, is kept by
-//! [`Watch`](crate::btc::wallet::Watch), of which the follower of the chain has the only one.
+//! [`Watch`], of which the follower of the chain has the only one.
 
 use core::ops::RangeInclusive;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
