@@ -9,6 +9,10 @@ pub(crate) struct SteadyClock {
     last: Duration,
     /// How far it was set back, all together.
     lag: Duration,
+    /// How much of the time counts for nothing, all together.
+    paused: Duration,
+    /// What was read last.
+    read: Duration,
 }
 
 impl SteadyClock {
@@ -16,7 +20,13 @@ impl SteadyClock {
     pub(crate) fn read(&mut self, now: Duration) -> Duration {
         self.lag = self.lag.saturating_add(self.last.saturating_sub(now));
         self.last = now;
-        now.saturating_add(self.lag)
+        self.read = self.read.max(now.saturating_add(self.lag).saturating_sub(self.paused));
+        self.read
+    }
+
+    /// So much of the time that passes until the next reading counts for nothing.
+    pub(crate) fn pause(&mut self, time: Duration) {
+        self.paused = self.paused.saturating_add(time);
     }
 }
 
@@ -29,8 +39,14 @@ mod tests {
         let mut clock = SteadyClock::default();
         let mut read = |seconds| clock.read(Duration::from_secs(seconds)).as_secs();
         assert_eq!([100, 105, 5, 6, 6, 0, 2].map(&mut read), [100, 105, 105, 106, 106, 106, 108]);
+        // Seven seconds pass, of which five count for nothing; more than passes cannot be taken away.
+        clock.pause(Duration::from_secs(5));
+        assert_eq!(clock.read(Duration::from_secs(9)).as_secs(), 110);
+        clock.pause(Duration::from_secs(50));
+        assert_eq!(clock.read(Duration::from_secs(10)).as_secs(), 110);
         clock.read(Duration::MAX);
         clock.read(Duration::ZERO);
-        assert_eq!(clock.read(Duration::MAX), Duration::MAX);
+        let paused = Duration::from_secs(55);
+        assert_eq!(clock.read(Duration::MAX), Duration::MAX.saturating_sub(paused));
     }
 }

@@ -139,3 +139,25 @@ fn without_a_timeout_it_comes_to_an_end() {
         assert_eq!((world.client.settled_to(), world.dropped.len()), (Some(5), 0));
     }
 }
+
+/// A reader is slow for an hour, in which nothing is taken from the peers.
+#[test]
+fn nobody_is_overdue_through_a_pause() {
+    for protocol in BOTH {
+        let chain = mined(5);
+        let wallets = [("a", wallet(&[script(8)], 0))];
+        let nodes = [Node::new(&chain, None)];
+        for steps in 0..12 {
+            let mut world = World::new(config(protocol), &wallets, &nodes);
+            for _ in 0..steps {
+                world.step();
+            }
+            world.handle(Event::GetBlock(chain.at(4).unwrap().hash));
+            let hour = Duration::from_hours(1);
+            world.now += hour;
+            world.handle(Event::Paused(hour));
+            world.run();
+            assert_eq!(world.dropped, [], "{protocol:?} after {steps}");
+        }
+    }
+}

@@ -253,8 +253,7 @@ impl<'a> Schedule<'a> {
     /// Each height wanted has an answer that counts: a filter's "no", or its block was scanned.
     fn check_answered(&mut self) {
         let client = &self.world.client;
-        let first = self.plans.values().map(|plan| plan.watched.first).min();
-        let Some(first) = first.filter(|_| client.progress().settled_to.is_some()) else { return };
+        let Some(first) = self.plans.values().map(|plan| plan.watched.first).min() else { return };
         let end = client.progress().end;
         let graded = client.grades().into_iter().flat_map(|graded| graded.from..=graded.to);
         let graded: BTreeSet<_> = graded.collect();

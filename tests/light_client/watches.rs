@@ -162,6 +162,26 @@ fn a_script_that_is_a_descriptors_too_leads_it_on() {
     }
 }
 
+/// A script of the wallet by itself is paid before its descriptor comes to it.
+#[test]
+fn a_script_that_gets_its_index_later_leads_the_descriptor_on() {
+    let scripts = derived(30);
+    let mut chain = Chain::new();
+    // Range 0-4 and gap 3: index 4 leads to 9 or 10, by either protocol, and 8 to 13 or 14.
+    for index in [8, 4, 13] {
+        chain.mine(&scripts[index], &[]);
+    }
+    for protocol in BOTH {
+        let mut wallet = descriptor_wallet(0);
+        wallet.items.push(Item::Script(scripts[8].clone()));
+        let node = Node::new(&chain, None);
+        let mut world = World::new(config(protocol), &[("a", wallet)], &[node]);
+        world.run();
+        let heights: BTreeSet<_> = all_hits(&world.updates()).iter().map(height).collect();
+        assert_eq!(heights, BTreeSet::from([1, 2, 3]), "{protocol:?}");
+    }
+}
+
 fn height(hit: &Hit) -> u32 {
     hit.place.unwrap().0.height
 }
@@ -396,6 +416,37 @@ fn a_wallet_that_is_too_large_for_a_filter_can_be_forgotten() {
     world.forget("b");
     world.run();
     assert_eq!(hits(&world.updates()), [(13, paid.at(13).unwrap().txids[0])]);
+}
+
+/// Two wallets do not fit into a filter together, and in the next run the second is alone.
+#[test]
+fn what_no_filter_had_room_for_is_looked_for_in_another_run() {
+    let mut chain = blocks();
+    mine(&mut chain, &[2]);
+    let many = |tag: u8, count: u32| {
+        let scripts = (0..count).map(move |number| {
+            let bytes = [&[0, 20][..], &number.to_le_bytes(), &[tag; 16]].concat();
+            Item::Script(bytes.into())
+        });
+        Wallet::new(Birthday::Height(0), scripts.collect())
+    };
+    let first = many(5, 100_000);
+    let mut second = many(6, 44_001);
+    second.items.push(Item::Script(script(2)));
+    let node = Node::new(&chain, None);
+    let mut world = World::new(config(Protocol::Bip37), &[("a", first)], &[node.clone()]);
+    world.run();
+    world.watch("b", &second);
+    for _ in 0..20 {
+        world.step();
+    }
+    assert!(!world.is_done());
+    world.handle(Event::Save);
+    world.store(usize::MAX);
+    let wallets = [("b".into(), second)].into();
+    let mut world = World::resume(config(Protocol::Bip37), wallets, &[node], world.storage);
+    world.run();
+    assert_eq!(hits(&world.updates()), [(13, chain.at(13).unwrap().txids[0])]);
 }
 
 #[test]

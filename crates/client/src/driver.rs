@@ -25,9 +25,6 @@ const BATCH: usize = 512;
 /// How often the addresses of peers are kept. An estimate: each time all of them are written, and
 /// those that a kill loses are found again.
 const KEEP_ADDRESSES: Duration = Duration::from_mins(5);
-/// The most that the machine's time lags behind the system's through pauses. An estimate: headers
-/// may be two hours ahead of it, and honest ones are ahead by minutes.
-const MAX_LAG: Duration = Duration::from_mins(20);
 
 /// Where notes about connections go.
 pub(crate) type Log = Box<dyn FnMut(&PeerNote) + Send>;
@@ -41,7 +38,6 @@ pub(crate) struct Driver {
     pub(crate) storage: Box<dyn Storage>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) log: Option<Log>,
-    clock: Clock,
     /// Updates for which there is no room yet.
     updates: VecDeque<Update>,
     asked: Asked,
@@ -54,50 +50,7 @@ pub(crate) struct Driver {
     kept: Instant,
 }
 
-/// The machine's time since the Unix epoch: the system's, but that it never goes back, and that it
-/// stands still while a reader is slow, so that no peer becomes overdue through that.
-#[derive(Debug)]
-struct Clock {
-    /// The time, as of `at`.
-    now: Duration,
-    at: Instant,
-    /// How far pauses have left it behind the system's time.
-    lag: Duration,
-}
-
-impl Clock {
-    fn new() -> Self {
-        Self { now: unix_time(), at: Instant::now(), lag: Duration::ZERO }
-    }
-
-    fn now(&mut self) -> Duration {
-        self.read(Instant::now(), unix_time())
-    }
-
-    fn read(&mut self, at: Instant, unix: Duration) -> Duration {
-        // An `Instant` stands still while the machine sleeps, and the system's time may be set
-        // back: whichever is ahead counts.
-        let steady = self.now + at.saturating_duration_since(self.at);
-        self.now = steady.max(unix.saturating_sub(self.lag));
-        self.at = at;
-        self.now
-    }
-
-    /// So much time counts for nothing.
-    fn pause(&mut self, time: Duration) {
-        self.lag += time;
-        self.at += time;
-    }
-
-    /// Goes to the system's time where pauses have left it far behind: new headers must not look
-    /// as if they came from the future. Requests in flight may become overdue then.
-    fn catch_up(&mut self) {
-        if self.lag > MAX_LAG {
-            self.lag = Duration::ZERO;
-        }
-    }
-}
-
+/// The time since the Unix epoch, by the system.
 fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -117,7 +70,6 @@ impl Driver {
             storage,
             shared,
             log,
-            clock: Clock::new(),
             updates: VecDeque::new(),
             asked: BTreeMap::new(),
             reads: VecDeque::new(),
@@ -152,13 +104,11 @@ impl Driver {
             if !is_read && self.asked.is_empty() {
                 let since = Instant::now();
                 self.shared.wait_for_room(self.until_commit());
-                self.clock.pause(since.elapsed());
+                self.feed(Event::Paused(since.elapsed()))?;
                 continue;
             }
             // Room that a reader makes ends no wait for peers.
             self.take_events(if is_read { TICK } else { GROUP })?;
-            // What peers sent during a pause was taken.
-            self.clock.catch_up();
             if let Some(file) = self.reads.pop_front() {
                 self.read(file)?;
             }
@@ -238,7 +188,7 @@ impl Driver {
 
     /// Tells the machine, and does what it wants.
     pub(crate) fn feed(&mut self, event: Event) -> Result<(), StorageError> {
-        for action in self.machine.handle(event, self.clock.now()) {
+        for action in self.machine.handle(event, unix_time()) {
             match action {
                 Action::Send(id, message) => self.pool.send(id, message),
                 Action::Disconnect(id, reason) => {

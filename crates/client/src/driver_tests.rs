@@ -110,31 +110,6 @@ impl Storage for Hooked {
 }
 
 #[test]
-fn time_goes_on_while_the_machine_sleeps_and_stands_still_in_pauses() {
-    let (start, hour) = (Instant::now(), Duration::from_hours(1));
-    let begin = Duration::from_hours(500_000);
-    let clock = || Clock { now: begin, at: start, lag: Duration::ZERO };
-    let minute = Duration::from_mins(1);
-    // Asleep: the system's time goes on alone.
-    assert_eq!(clock().read(start + minute, begin + 3 * hour), begin + 3 * hour);
-    // The system's time is set back.
-    let mut back = clock();
-    assert_eq!(back.read(start + minute, begin.checked_sub(hour).unwrap()), begin + minute);
-    assert_eq!(back.read(start + 2 * minute, begin.checked_sub(hour).unwrap()), begin + 2 * minute);
-    // A short pause counts for nothing, before and after the time to catch up.
-    let mut paused = clock();
-    paused.pause(5 * minute);
-    paused.catch_up();
-    assert_eq!(paused.read(start + 6 * minute, begin + 6 * minute), begin + minute);
-    // After long ones a header of this very moment is no more than two hours ahead.
-    for _ in 0..35 {
-        paused.pause(5 * minute);
-    }
-    paused.catch_up();
-    assert_eq!(paused.read(start + 3 * hour + minute, begin + 3 * hour), begin + 3 * hour);
-}
-
-#[test]
 fn a_block_comes_to_a_reader_that_has_read_nothing() {
     let (node, blocks) = paying(60);
     let client = builder(&node).max_updates(1).wallet("w", wallet()).start().unwrap();

@@ -248,6 +248,8 @@ impl BloomFollower {
         }
         self.first = self.first.min(from.unwrap_or(u32::MAX));
         if self.has_no_filter {
+            // The new items were asked for in no block: nothing may be kept as answered with them.
+            self.roll_back(from.unwrap_or(u32::MAX));
             return;
         }
         // What was answered meanwhile was answered without the items that had no room.
@@ -259,7 +261,8 @@ impl BloomFollower {
 
     /// Has every block from a height on answered again.
     fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
-        self.roll_back(from.max(self.first));
+        self.first = self.first.min(from);
+        self.roll_back(from);
         // The session forgets its requests from there on.
         self.feed(session::Event::Reorganized(from), turn);
     }

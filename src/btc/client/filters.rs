@@ -100,21 +100,23 @@ impl FilterFollower {
         &self.sync
     }
 
-    /// Begins with what the wallets watch and the coins that an earlier run found.
-    fn start(&mut self, coins: Vec<(OutPoint, bitcoin::ScriptBuf)>, turn: &mut Turn<'_>) {
+    /// Watches what the wallets have added, and coins that are known.
+    fn watch_with(&mut self, coins: Vec<(OutPoint, bitcoin::ScriptBuf)>, turn: &mut Turn<'_>) {
         self.take_new(turn);
         for (outpoint, script) in coins {
             self.watch.add_outpoint(outpoint, Some(script));
         }
-        // A coin that is found below a block scanned in an earlier run may be spent there.
-        let highest = self.sync.highest_known().unwrap_or(0);
-        let is_scanned = |height: &u32| self.sync.grade(*height) == Some(Grade::Scanned);
-        self.scanned = (self.sync.first()..=highest).rev().find(is_scanned);
     }
 
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {
         match event {
-            Event::Start { coins, .. } => self.start(coins, turn),
+            Event::Start { coins, .. } => {
+                self.watch_with(coins, turn);
+                // A coin that is found below a block scanned in an earlier run may be spent there.
+                let highest = self.sync.highest_known().unwrap_or(0);
+                let is_scanned = |height: &u32| self.sync.grade(*height) == Some(Grade::Scanned);
+                self.scanned = (self.sync.first()..=highest).rev().find(is_scanned);
+            }
             Event::Connected(id, _) => {
                 self.peers.insert(id, None);
                 self.feed(bip157::Event::PeerConnected(id), turn);
@@ -157,7 +159,7 @@ impl FilterFollower {
                 self.prepared.push(watched.script().as_bytes());
             }
         }
-        self.start(coins, turn);
+        self.watch_with(coins, turn);
         if let Some(from) = from {
             self.rescan(from, turn);
         }

@@ -25,8 +25,8 @@ const MAX_FRUITLESS: u32 = 600;
 /// Most of them where the last repeats what the peer has shown before, as no honest peer does but
 /// for a reorganization.
 const MAX_REPEATED: u32 = 10;
-/// After more such messages than this, nobody waits for the peer: it may repeat what is known for
-/// ever. One or two are usual where another peer was asked for the same.
+/// After more messages than this that repeat what is known, nobody waits for the peer: it may go on
+/// for ever. One or two are usual where another peer was asked for the same.
 const MAX_AWAITED: u32 = 3;
 /// Most messages in a row that build on nothing known: Core's `MAX_NUM_UNCONNECTING_HEADERS_MSGS`.
 const MAX_UNCONNECTED: u32 = 10;
@@ -45,6 +45,8 @@ pub enum Event<'a> {
     Announced(PeerId, BlockHash),
     /// The peer sent `headers`.
     Headers(PeerId, &'a [Header]),
+    /// Nothing was taken from peers for so long: that is no fault of theirs.
+    Paused(Duration),
     /// Time has passed.
     Tick,
 }
@@ -128,6 +130,8 @@ struct Peer {
     highest: u32,
     /// Full messages in a row that do not change the chain.
     fruitless: u32,
+    /// Those among them that end with a header known before, no higher than earlier ones.
+    repeated: u32,
     unconnected: u32,
     /// How long its last answer took.
     took: Duration,
@@ -143,16 +147,17 @@ impl Peer {
         }
         (self.done, self.wants, self.full, self.ahead) = (!full, false, full, None);
         if !full {
-            self.fruitless = 0;
+            (self.fruitless, self.repeated) = (0, 0);
         }
     }
 
     fn has_told_all(&self) -> bool {
-        self.done && !self.wants && self.asked.is_none()
+        // One that is done after a full message waits for its turn to give a branch.
+        self.done && !self.full && !self.wants && self.asked.is_none()
     }
 
     fn is_awaited(&self) -> bool {
-        self.fruitless <= MAX_AWAITED && self.ahead.is_none()
+        self.repeated <= MAX_AWAITED && self.ahead.is_none()
     }
 }
 
@@ -178,8 +183,8 @@ impl HeaderSync {
     }
 
     /// Returns `true` if at least one peer has told all it has, and so has every other that gets
-    /// anywhere: one whose full messages do not change the chain, or whose headers are ahead of the
-    /// clock, is not waited for.
+    /// anywhere: one that repeats what is known, or whose headers are ahead of the clock, is not
+    /// waited for.
     pub fn is_caught_up(&self) -> bool {
         let mut peers = self.peers.values();
         let any = peers.any(|peer| peer.has_told_all() && peer.is_awaited());
@@ -212,6 +217,11 @@ impl HeaderSync {
             Event::Disconnected(id) => self.forget(id),
             Event::Announced(id, hash) => actions.extend(self.announced(id, hash)),
             Event::Headers(id, headers) => self.take(id, headers, now, &mut actions),
+            Event::Paused(time) => {
+                for peer in self.peers.values_mut() {
+                    peer.asked = peer.asked.map(|asked| asked.saturating_add(time));
+                }
+            }
             Event::Tick => {}
         }
         self.ask(now, &mut actions);
@@ -284,14 +294,17 @@ impl HeaderSync {
                 return;
             }
         }
+        let known = self.chain.contains(&last);
         let (events, refused) = match self.chain.accept(headers, unix(now)) {
             Ok(events) => (events, None),
             Err(error) => (error.events, Some((error.index, error.cause))),
         };
+        let is_higher = self.chain.height_of(&last) > Some(peer.highest);
         if !events.is_empty() {
-            peer.fruitless = 0;
+            (peer.fruitless, peer.repeated) = (0, 0);
         } else if full {
             peer.fruitless += 1;
+            peer.repeated += u32::from(known && !is_higher);
         }
         let fruitless = peer.fruitless;
         changed(events, actions);

@@ -538,3 +538,37 @@ fn without_a_timeout_nobody_is_passed_over() {
     world.pass(Duration::from_secs(1 << 40));
     assert_eq!((world.dropped.len(), world.sync.is_caught_up()), (0, false));
 }
+
+/// A peer with more work, and none of whose headers is in the chain yet, is waited for: what is
+/// done on the other branch would be for nothing.
+#[test]
+fn who_brings_a_better_branch_is_waited_for() {
+    let short = mine(&genesis(), 12_500, 1);
+    let long = mine(&genesis(), 13_000, 2);
+    let mut world = World::fresh();
+    world.add(1, chain(&[&short]));
+    world.run();
+    assert!(world.sync.is_caught_up());
+    world.handle(Event::Connected(PeerId(2), 13_000));
+    for part in long.chunks(MAX_HEADERS) {
+        assert!(!world.sync.is_caught_up());
+        world.take(2, part);
+    }
+    assert_eq!((world.height(), world.sync.is_caught_up()), (13_000, true));
+    assert_eq!(world.dropped, []);
+}
+
+#[test]
+fn nobody_is_overdue_through_a_pause() {
+    let headers = mine(&genesis(), 3, 1);
+    let mut world = World::fresh();
+    world.silent.push(PeerId(1));
+    world.add(1, chain(&[&headers]));
+    let hour = Duration::from_hours(1);
+    world.now += hour;
+    world.handle(Event::Paused(hour));
+    assert_eq!(world.dropped, []);
+    world.now += 3 * TIMEOUT;
+    world.handle(Event::Tick);
+    assert_eq!(world.dropped.len(), 1);
+}

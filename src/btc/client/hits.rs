@@ -1,6 +1,7 @@
 //! Hits, withdrawals, and which of them their reader has dealt with: what the
 //! [journal](super::journal) adds up to.
 
+use core::iter::Sum;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
@@ -26,6 +27,15 @@ pub(super) struct Unconfirmed {
     pub(super) bytes: usize,
 }
 
+impl Sum for Unconfirmed {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            count: sum.count + one.count,
+            bytes: sum.bytes + one.bytes,
+        })
+    }
+}
+
 /// What a hit is to the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Novelty {
@@ -43,7 +53,7 @@ pub(super) struct Hits {
     entries: BTreeMap<Key, Entry>,
     /// Those whose block has left the chain, until their reader has dealt with that.
     withdrawn: BTreeMap<Key, Hit>,
-    unconfirmed: Unconfirmed,
+    unconfirmed: BTreeMap<WalletId, Unconfirmed>,
     /// Those that are in blocks, by their transactions.
     confirmed: BTreeSet<(WalletId, Txid, BlockHash)>,
     /// How many hits, roll-backs and forgotten wallets were ever written: whoever has noted it can
@@ -118,8 +128,9 @@ impl Hits {
             self.remove(&Key { block: None, ..key.clone() });
             self.confirmed.insert((key.wallet.clone(), key.txid, block));
         } else {
-            self.unconfirmed.count += 1;
-            self.unconfirmed.bytes += entry.hit.transaction.total_size();
+            let unconfirmed = self.unconfirmed.entry(key.wallet.clone()).or_default();
+            unconfirmed.count += 1;
+            unconfirmed.bytes += entry.hit.transaction.total_size();
         }
         self.entries.insert(key, entry);
     }
@@ -128,9 +139,9 @@ impl Hits {
         let removed = self.entries.remove(key)?;
         if let Some(block) = key.block {
             self.confirmed.remove(&(key.wallet.clone(), key.txid, block));
-        } else {
-            self.unconfirmed.count -= 1;
-            self.unconfirmed.bytes -= removed.hit.transaction.total_size();
+        } else if let Some(unconfirmed) = self.unconfirmed.get_mut(&key.wallet) {
+            unconfirmed.count -= 1;
+            unconfirmed.bytes -= removed.hit.transaction.total_size();
         }
         Some(removed)
     }
@@ -203,9 +214,9 @@ impl Hits {
         outside.map(|(at, _)| at.height).min()
     }
 
-    /// The unconfirmed hits of all wallets.
-    pub(super) fn unconfirmed(&self) -> Unconfirmed {
-        self.unconfirmed
+    /// The unconfirmed hits of a wallet.
+    pub(super) fn unconfirmed(&self, wallet: &WalletId) -> Unconfirmed {
+        self.unconfirmed.get(wallet).copied().unwrap_or_default()
     }
 
     /// A wallet's hits; those in blocks by their blocks, after those in none.

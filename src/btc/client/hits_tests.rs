@@ -80,7 +80,7 @@ fn a_journal_says_what_was_written() {
     assert_eq!(open, (Vec::new(), std::vec![unconfirmed.clone()]));
     assert_eq!(hits.of(&of("a")).cloned().collect::<Vec<_>>(), [unconfirmed, first]);
     assert_eq!(hits.of(&of("b")).count() + hits.open(&of("b")).0.len(), 0);
-    assert_eq!(hits.unconfirmed().count, 1);
+    assert_eq!(hits.unconfirmed(&of("a")).count, 1);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_confirmed_transaction_is_not_unconfirmed_again() {
     let (mut hits, mut bytes) = (Hits::default(), Vec::new());
     assert_eq!(hits.add(&of("a"), &mut hit(1, None), &mut bytes), Novelty::New);
     assert_eq!(hits.add(&of("a"), &mut hit(1, Some(at(5))), &mut bytes), Novelty::New);
-    assert_eq!(hits.unconfirmed(), Unconfirmed::default());
+    assert_eq!(hits.unconfirmed(&of("a")), Unconfirmed::default());
     assert_eq!(hits.add(&of("a"), &mut hit(1, None), &mut bytes), Novelty::Known);
     assert_eq!(hits.add(&of("b"), &mut hit(1, None), &mut bytes), Novelty::New);
     hits.roll_back(4, &mut bytes);

@@ -152,7 +152,7 @@ pub struct Client {
     reported: (u64, Duration),
     /// The progress and the changes with which everything was last told to be seen.
     told: Option<(u64, u64)>,
-    /// That the clock is likely wrong was reported.
+    /// That the clock is likely wrong was reported, and is so still.
     clock_reported: bool,
     /// What the caller's clock says, which headers are held against. All else is held against a
     /// clock that never goes back.
@@ -341,6 +341,9 @@ impl Client {
     #[must_use]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         self.unix = now;
+        if let Event::Paused(time) = event {
+            self.clock.pause(time);
+        }
         let now = self.clock.read(now);
         match event {
             Event::Connected(id, info) => self.connected(id, info, now),
@@ -374,6 +377,7 @@ impl Client {
                 self.actions.extend(actions);
             }
             Event::Save => self.save(now),
+            Event::Paused(time) => self.feed_headers(header_sync::Event::Paused(time), now),
             Event::Tick => {
                 self.feed_headers(header_sync::Event::Tick, now);
                 self.follow(follower::Event::Tick, now);
@@ -487,10 +491,11 @@ impl Client {
                 header_sync::Action::Shown(id, hash) => self.shown(id, hash, now),
             }
         }
-        if !self.clock_reported && self.headers.is_clock_behind() {
-            self.clock_reported = true;
+        let is_behind = self.headers.is_clock_behind();
+        if is_behind && !self.clock_reported {
             self.outbox.push(None, false, News::Finding(Finding::ClockBehind));
         }
+        self.clock_reported = is_behind;
     }
 
     fn shown(&mut self, id: PeerId, hash: BlockHash, now: Duration) {
@@ -511,10 +516,16 @@ impl Client {
             self.write(Write::Append { file: File::Headers, at, bytes });
         }
         let gone = blocks_that_left(events);
+        let is_reorganized = !gone.is_empty();
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
             self.roll_back(lowest.saturating_sub(1), gone);
         }
         self.follow(follower::Event::Chain(events), now);
+        // A birthday that is a time may be at a lower height on another branch.
+        let first = self.first_wanted();
+        if is_reorganized && self.follower.as_ref().is_some_and(|it| first < it.first()) {
+            self.follow(follower::Event::Rescan(first), now);
+        }
         let shown: Vec<_> = self.headers.shown().collect();
         for (id, hash) in shown {
             self.shown(id, hash, now);
@@ -557,17 +568,24 @@ impl Client {
 
     fn follow(&mut self, event: follower::Event<'_>, now: Duration) {
         let Some(follower) = &mut self.follower else { return };
+        let unconfirmed = self.wallets.ids().map(|id| self.hits.unconfirmed(id)).sum();
         let mut turn = Turn {
             chain: self.headers.chain(),
             wallets: &mut self.wallets,
             cache: &self.cache,
-            unconfirmed: self.hits.unconfirmed(),
+            unconfirmed,
             now,
             actions: Vec::new(),
         };
         follower.handle(event, &mut turn);
         let actions = turn.actions;
         self.take_actions(actions, now);
+        // A script that was paid before its keychain came to it shows that its index is used.
+        for id in self.wallets.take_relabelled() {
+            let from = self.advance_by_hits(&id);
+            let coins = self.coins(&id);
+            self.follow(follower::Event::Watch(from, coins), now);
+        }
     }
 
     fn take_actions(&mut self, actions: Vec<follower::Action>, now: Duration) {

@@ -215,6 +215,9 @@ pub enum Event {
     GetBlock(BlockHash),
     /// Have the state written now, as before an end.
     Save,
+    /// For so long, until now, the caller has taken nothing from the peers, since a reader was slow:
+    /// nobody is overdue through that.
+    Paused(Duration),
     /// Time has passed.
     Tick,
 }
@@ -350,7 +353,8 @@ pub enum News {
         fork: BlockAt,
         /// The blocks that left, the highest first; empty if they left while nothing ran.
         disconnected: Vec<BlockAt>,
-        /// How many [`Withdrawn`](Self::Withdrawn) follow, with nothing in between.
+        /// How many [`Withdrawn`](Self::Withdrawn) follow, with nothing in between; fewer if their
+        /// wallet is forgotten meanwhile.
         withdrawn: usize,
     },
     /// What a "no" about these blocks is worth, from now on.

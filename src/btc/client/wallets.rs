@@ -303,6 +303,8 @@ pub(super) struct Wallets {
     new: Vec<ToWatch>,
     /// What the follower is to forget.
     dropped: BTreeSet<ScriptBuf>,
+    /// Wallets of which a script that was watched before has got a label.
+    relabelled: BTreeSet<WalletId>,
 }
 
 impl Wallets {
@@ -320,6 +322,7 @@ impl Wallets {
             keychain_holders: Vec::new(),
             new: Vec::new(),
             dropped: BTreeSet::new(),
+            relabelled: BTreeSet::new(),
         }
     }
 
@@ -427,6 +430,7 @@ impl Wallets {
         let first = holders.iter().position(|known| known.wallet == *id && known.label.is_none());
         holders.insert(first.unwrap_or(holders.len()), holder);
         if !labels.is_empty() {
+            self.relabelled.insert(id.clone());
             return true;
         }
         // It may be watched again before the follower was told to forget it.
@@ -470,6 +474,11 @@ impl Wallets {
     /// Scripts that no wallet watches any more; they are given once.
     pub(super) fn take_dropped(&mut self) -> BTreeSet<ScriptBuf> {
         core::mem::take(&mut self.dropped)
+    }
+
+    /// Wallets of which a script that was watched before has got a label; they are given once.
+    pub(super) fn take_relabelled(&mut self) -> BTreeSet<WalletId> {
+        core::mem::take(&mut self.relabelled)
     }
 
     /// An index of a keychain is used: has those watched that are to be ahead of it. Returns `true`
