@@ -434,7 +434,8 @@ fn what_no_filter_had_room_for_is_looked_for_in_another_run() {
     let mut second = many(6, 44_001);
     second.items.push(Item::Script(script(2)));
     let node = Node::new(&chain, None);
-    let mut world = World::new(config(Protocol::Bip37), &[("a", first)], &[node.clone()]);
+    let mut world =
+        World::new(config(Protocol::Bip37), &[("a", first)], std::slice::from_ref(&node));
     world.run();
     world.watch("b", &second);
     for _ in 0..20 {

@@ -21,7 +21,8 @@ use crate::updates::Updates;
 /// A light client that runs in threads of its own.
 ///
 /// Made by a [`Builder`](crate::Builder). Dropping it stops it as [`shutdown`](Self::shutdown)
-/// does, which tells whether everything was written.
+/// does, which tells whether everything was written. Both wait for that thread: hold no lock that a
+/// log or a storage of your own takes.
 ///
 /// On its own thread, which is where [`Builder::log`](crate::Builder::log) is called and a storage
 /// is used, a client answers nothing and takes no commands: it reports [`Stopped`]. Dropped there,
