@@ -174,6 +174,8 @@ impl Client {
         filter_config(&config, 0)?;
         let mut outbox = Outbox::default();
         let mut actions = Vec::new();
+        let chain = open_headers(kept.headers.as_deref(), &config, &mut outbox, &mut actions)?;
+        // Headers tell networks apart, with a plainer error, but not one signet from another.
         let magic = config.magic.to_bytes();
         match &kept.network {
             Some(kept) if **kept != magic => {
@@ -186,7 +188,6 @@ impl Client {
                 actions.push(Action::Write(id, write));
             }
         }
-        let chain = open_headers(kept.headers.as_deref(), &config, &mut outbox, &mut actions)?;
         let mut hits = Hits::replay(kept.journal.as_deref().unwrap_or_default());
         if hits.is_wasteful() {
             let bytes = hits.rewrite();
