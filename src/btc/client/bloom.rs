@@ -14,6 +14,7 @@ use bitcoin::{BlockHash, OutPoint, ScriptBuf, Txid, Weight};
 use thiserror::Error;
 
 use super::follower::{Action, Event, Turn, blocks_that_left};
+use super::hits::Unconfirmed;
 use super::{Evidence, Finding, Graded, Why};
 use crate::btc::bip37::ProofError;
 use crate::btc::bip37::session::{self, FilterPolicy, Message, Session};
@@ -473,9 +474,7 @@ impl BloomFollower {
             // Nodes relay none that is larger.
             None if found.transaction.weight() > MAX_STANDARD_TX_WEIGHT => return None,
             // They cost nothing to make up.
-            None if turn.unconfirmed.count >= MAX_UNCONFIRMED
-                || turn.unconfirmed.bytes >= MAX_UNCONFIRMED_BYTES =>
-            {
+            None if is_full(turn.unconfirmed()) => {
                 if !self.unconfirmed_reported {
                     self.unconfirmed_reported = true;
                     let finding = Finding::UnconfirmedLimit(MAX_UNCONFIRMED);
@@ -536,6 +535,11 @@ impl BloomFollower {
             turn.actions.push(Action::Disconnect(id, super::Reason::Bloom(reason)));
         }
     }
+}
+
+/// Whether no more unconfirmed transactions are kept.
+fn is_full(kept: Unconfirmed) -> bool {
+    kept.count >= MAX_UNCONFIRMED || kept.bytes >= MAX_UNCONFIRMED_BYTES
 }
 
 /// Coins that are known, as a session takes them.

@@ -8,7 +8,7 @@ use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::{BlockHash, OutPoint, ScriptBuf};
 
 use super::filter_cache::FilterCache;
-use super::hits::Unconfirmed;
+use super::hits::{Hits, Unconfirmed};
 use super::wallets::Wallets;
 use super::{Finding, Graded, Hit, Reason, WalletId};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
@@ -68,13 +68,18 @@ pub(super) struct Turn<'a> {
     pub(super) chain: &'a HeaderChain,
     pub(super) wallets: &'a mut Wallets,
     pub(super) cache: &'a FilterCache,
-    /// The unconfirmed hits before the event.
-    pub(super) unconfirmed: Unconfirmed,
+    /// The hits before the event.
+    pub(super) hits: &'a Hits,
     pub(super) now: Duration,
     pub(super) actions: Vec<Action>,
 }
 
 impl Turn<'_> {
+    /// The unconfirmed hits of all wallets.
+    pub(super) fn unconfirmed(&self) -> Unconfirmed {
+        self.wallets.ids().map(|id| self.hits.unconfirmed(id)).sum()
+    }
+
     /// Whether there is a file of kept filters.
     pub(super) fn keeps(&self, file: u32) -> bool {
         self.cache.contains(file)

@@ -569,12 +569,11 @@ impl Client {
 
     fn follow(&mut self, event: follower::Event<'_>, now: Duration) {
         let Some(follower) = &mut self.follower else { return };
-        let unconfirmed = self.wallets.ids().map(|id| self.hits.unconfirmed(id)).sum();
         let mut turn = Turn {
             chain: self.headers.chain(),
             wallets: &mut self.wallets,
             cache: &self.cache,
-            unconfirmed,
+            hits: &self.hits,
             now,
             actions: Vec::new(),
         };
