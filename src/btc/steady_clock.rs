@@ -25,6 +25,7 @@ impl SteadyClock {
     }
 
     /// So much of the time that passes until the next reading counts for nothing.
+    #[cfg(any(test, feature = "descriptors"))] // Only the client can be paused.
     pub(crate) fn pause(&mut self, time: Duration) {
         self.paused = self.paused.saturating_add(time);
     }
