@@ -1,12 +1,15 @@
 //! A machine with whoever reads its lines, for tests.
 
+use std::convert::Infallible;
+
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
-use chainsieve::eth::log_query::{LogQuery, Semantics};
+use chainsieve::eth::log_query::{BlockTag, LogQuery, Semantics};
 
 use super::fault::{Fault, Refused};
 use super::lines;
 use super::machine::Machine;
 use super::messages::{Batch, Rules, Seen, Want};
+use super::setup;
 use super::state::{self, Subject};
 use super::world::{ASKED, Consumer, World};
 
@@ -29,13 +32,20 @@ pub(super) fn rules(bloom: BloomSoundness) -> Rules {
     }
 }
 
-pub(super) fn subject() -> Subject {
-    Subject { chain_id: 1, query: "{}".into(), semantics: "geth".into(), start: 0, from: 0 }
+fn subject(rules: &Rules) -> Subject {
+    let Rules { start, from, .. } = *rules;
+    Subject { chain_id: 1, query: "{}".into(), semantics: "geth".into(), start, from }
 }
 
 /// A machine, whoever reads its lines, and the file.
 pub(super) struct Run {
     pub(super) machine: Machine,
+    /// Where it is to start.
+    from: Option<BlockTag>,
+    /// The lowest block that it is to link.
+    lowest: u64,
+    /// The first block, as the first line had it.
+    pub(super) told: Option<u64>,
     pub(super) consumer: Consumer,
     pub(super) file: Option<String>,
     /// A kill that comes in the midst of the next batch.
@@ -60,10 +70,29 @@ pub(super) enum Went {
     Idle,
 }
 
+/// When a process is killed that has hardly begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KillAtStart {
+    BeforeFile,
+    BeforeLine,
+    AfterLine,
+}
+
 impl Run {
-    pub(super) fn new(rules: Rules) -> Self {
+    /// From the block that the rules say.
+    pub(super) fn new(world: &World, rules: Rules) -> Self {
+        let from = Some(BlockTag::Number(rules.from));
+        let mut run = Self::before_start(rules, from);
+        run.start(world, None);
+        run
+    }
+
+    pub(super) fn before_start(rules: Rules, from: Option<BlockTag>) -> Self {
         Self {
+            lowest: rules.start,
             machine: Machine::new(rules),
+            from,
+            told: None,
             consumer: Consumer::default(),
             file: None,
             kill: None,
@@ -71,22 +100,46 @@ impl Run {
         }
     }
 
-    /// The process ends here, and another one reads the file.
-    pub(super) fn kill(&mut self) {
-        self.consumer.killed();
-        let rules = self.machine.rules().clone();
-        self.machine = match &self.file {
-            None => Machine::new(rules),
-            Some(text) => {
-                let (subject_left, left) = state::parse(text).expect("what was written");
-                assert_eq!(subject_left, subject());
-                Machine::resume(rules, left.blocks, left.reorg, left.anchored)
-            }
+    /// A process starts, as the command does.
+    pub(super) fn start(&mut self, world: &World, kill: Option<KillAtStart>) {
+        let (left_of, left) =
+            self.file.as_deref().map(|text| state::parse(text).expect("what was written")).unzip();
+        let head = |tag| {
+            Ok::<_, Infallible>(match tag {
+                BlockTag::Finalized | BlockTag::Safe => world.finalized(),
+                _ => world.head(),
+            })
         };
+        let Ok(from) = setup::first_block(left_of.as_ref(), self.from, head);
+        let mut rules = self.machine.rules().clone();
+        rules.start = left_of.as_ref().map_or(from.min(self.lowest), |left| left.start);
+        rules.from = from;
+        if let Some(left_of) = left_of {
+            assert_eq!(left_of, subject(&rules));
+        }
+        let left = left.unwrap_or_default();
+        self.machine = Machine::resume(rules, left.blocks, left.reorg, left.anchored);
+        if kill == Some(KillAtStart::BeforeFile) {
+            return;
+        }
+        if self.file.is_none() {
+            self.save(None);
+        }
+        if kill != Some(KillAtStart::BeforeLine) {
+            assert_eq!(*self.told.get_or_insert(from), from, "it starts elsewhere than it said");
+        }
+    }
+
+    /// The process ends here, and another one reads the file.
+    pub(super) fn kill(&mut self, world: &World) {
+        self.consumer.killed();
+        self.start(world, None);
     }
 
     pub(super) fn save(&mut self, batch: Option<Batch>) {
-        self.file = Some(state::text(&self.machine, &subject(), batch).expect("written"));
+        self.file = Some(
+            state::text(&self.machine, &subject(self.machine.rules()), batch).expect("written"),
+        );
     }
 
     /// Prints what is ready, as the driver does.
@@ -103,7 +156,7 @@ impl Run {
                     let end = text[..bytes.min(text.len())].rfind('\n').map_or(0, |end| end + 1);
                     self.consumer.read(&text[..end]);
                 }
-                self.kill();
+                self.kill(world);
                 return;
             }
             self.consumer.read(&text);
@@ -196,6 +249,10 @@ impl Run {
                         self.machine.doubt(at);
                         break;
                     };
+                    if world.withheld.contains(&at.hash) {
+                        self.machine.doubt(at);
+                        break;
+                    }
                     let other = &world.blocks[&world.canonical[0]].receipts;
                     result = match odd {
                         3 => break,
@@ -236,7 +293,7 @@ impl Run {
 }
 
 pub(super) fn settled(world: &World, rules: Rules) -> Run {
-    let mut run = Run::new(rules);
+    let mut run = Run::new(world, rules);
     run.settle(world).expect("no fault");
     run
 }

@@ -1,12 +1,12 @@
 //! Random chains, reorganisations, lies and kills, against a naive answer.
 
 use chainsieve::eth::chain_profile::BloomSoundness;
-use chainsieve::eth::log_query::LogQuery;
+use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use proptest::prelude::*;
 
 use super::blocks::Point;
 use super::fault::Fault;
-use super::machine_run::{KEEP, KillIn, Run, TRUE, rules, settled};
+use super::machine_run::{KEEP, KillAtStart, KillIn, Run, TRUE, rules, settled};
 use super::messages::{Rules, STRETCH, Seen, Want};
 use super::world::World;
 
@@ -16,6 +16,12 @@ enum Op {
     Reorg(usize, Vec<u8>),
     Steps(Vec<u8>),
     Finalize(u64),
+    /// Receipts of so many of the newest blocks can't be had until the next of these.
+    Withhold(usize),
+    /// A second node gets the chain of the first.
+    Synchronise,
+    /// The second node answers instead of the first.
+    FailOver,
     Kill,
     KillIn(KillIn),
 }
@@ -28,18 +34,48 @@ fn op() -> impl Strategy<Value = Op> {
         8 => prop::collection::vec(prop_oneof![3 => Just(TRUE), 2 => 0..20_u8], 1..12)
             .prop_map(Op::Steps),
         1 => (0..8_u64).prop_map(Op::Finalize),
+        1 => (0..4_usize).prop_map(Op::Withhold),
+        1 => Just(Op::Synchronise),
+        2 => Just(Op::FailOver),
         1 => Just(Op::Kill),
         1 => Just(Op::KillIn(KillIn::BeforeLines)),
         3 => (0..3000_usize).prop_map(|bytes| Op::KillIn(KillIn::Lines(bytes))),
     ]
 }
 
-/// Runs operations, and says whether a reorganisation was too deep.
+/// A start that is killed, and what is mined before the next one.
+type Death = (KillAtStart, Vec<u8>);
+
+fn deaths() -> impl Strategy<Value = Vec<Death>> {
+    let kill = prop_oneof![
+        Just(KillAtStart::BeforeFile),
+        Just(KillAtStart::BeforeLine),
+        Just(KillAtStart::AfterLine)
+    ];
+    prop::collection::vec((kill, prop::collection::vec(any::<u8>(), 0..4)), 0..3)
+}
+
+fn from() -> impl Strategy<Value = Option<BlockTag>> {
+    prop_oneof![
+        2 => Just(None),
+        1 => Just(Some(BlockTag::Latest)),
+        1 => Just(Some(BlockTag::Safe)),
+        1 => Just(Some(BlockTag::Finalized)),
+        1 => Just(Some(BlockTag::Earliest)),
+        1 => (0..12_u64).prop_map(|number| Some(BlockTag::Number(number))),
+    ]
+}
+
+/// Runs operations from block `rules.from` on.
 fn run(rules: Rules, ops: &[Op], kills: bool) -> Result<(), TestCaseError> {
     let mut world = World::new();
     world.unsound = rules.profile.at(0).bloom == BloomSoundness::Unsound;
-    let (from, confirmations) = (rules.from, rules.confirmations);
-    let mut run = Run::new(rules);
+    let run = Run::new(&world, rules);
+    run_on(world, run, ops, kills)
+}
+
+fn run_on(mut world: World, mut run: Run, ops: &[Op], kills: bool) -> Result<(), TestCaseError> {
+    let confirmations = run.machine.rules().confirmations;
     let mut went = Ok(());
     for op in ops {
         match op {
@@ -63,7 +99,10 @@ fn run(rules: Rules, ops: &[Op], kills: bool) -> Result<(), TestCaseError> {
                     run.machine.on_finalized(block.at);
                 }
             }
-            Op::Kill if kills => run.kill(),
+            Op::Withhold(count) => world.withhold(*count),
+            Op::Synchronise => world.synchronise(),
+            Op::FailOver => world.fail_over(),
+            Op::Kill if kills => run.kill(&world),
             Op::KillIn(kill) if kills => run.kill = Some(*kill),
             Op::Kill | Op::KillIn(_) => {}
         }
@@ -73,8 +112,8 @@ fn run(rules: Rules, ops: &[Op], kills: bool) -> Result<(), TestCaseError> {
     }
     run.kill = None;
     if went.is_ok() {
-        // Longer than whatever there was.
-        (0..10_u8).for_each(|seed| world.mine(seed.wrapping_mul(29)));
+        world.withhold(0);
+        world.outgrow(run.told.expect("it has started"));
         went = run.settle(&world);
     }
     // Pending blocks are less than what is asked for at a time.
@@ -83,7 +122,12 @@ fn run(rules: Rules, ops: &[Op], kills: bool) -> Result<(), TestCaseError> {
     match went {
         Ok(()) => {
             let head = world.head();
-            let last = head.number - confirmations;
+            let from = run.told.expect("it has started");
+            let last = head.number.checked_sub(confirmations).filter(|last| *last >= from);
+            let Some(last) = last else {
+                prop_assert!(run.consumer.logs.is_empty());
+                return Ok(());
+            };
             let at = world.at(last).expect("on the chain").at;
             prop_assert_eq!(run.machine.blocks().last_printed(), Some(at));
             prop_assert_eq!(run.consumer.logs, world.logs_up_to(at, from));
@@ -121,6 +165,29 @@ proptest! {
         run(Rules { confirmations, ..rules(BloomSoundness::Exact) }, &ops, true)?;
     }
 
+    /// Every log from the block on that the first line named: whatever was asked for as the start,
+    /// and wherever kills came.
+    #[test]
+    fn nothing_is_lost_from_the_start_on(
+        past in prop::collection::vec(any::<u8>(), 0..16),
+        from in from(),
+        deaths in deaths(),
+        ops in prop::collection::vec(op(), 1..40),
+        confirmations in 0..6_u64,
+        lowest in prop_oneof![4 => Just(u64::MAX), 1 => 0..8_u64],
+    ) {
+        let mut world = World::new();
+        world.mine_all(&past);
+        let rules = Rules { start: lowest, confirmations, ..rules(BloomSoundness::Exact) };
+        let mut run = Run::before_start(rules, from);
+        for (kill, seeds) in deaths {
+            run.start(&world, Some(kill));
+            world.mine_all(&seeds);
+        }
+        run.start(&world, None);
+        run_on(world, run, &ops, true)?;
+    }
+
     #[test]
     fn unsound_filters_are_not_looked_at(ops in prop::collection::vec(op(), 1..20)) {
         run(rules(BloomSoundness::Unsound), &ops, true)?;
@@ -136,7 +203,7 @@ fn a_reorganisation_below_what_is_kept_ends_it() {
         let (before, lines) = (run.machine.blocks().last_printed(), run.consumer.logs.clone());
         let canonical = world.canonical.clone();
         if killed {
-            run.kill();
+            run.kill(&world);
         }
         world.revert(depth);
         (0..50_u8).for_each(|seed| world.mine(seed * 3));
@@ -217,7 +284,7 @@ fn another_block_than_the_anchor_ends_it() {
     let fault = run.settle(&world).expect_err("below the anchor");
     assert_eq!(fault, Fault::BelowAnchor { anchor, ancestor: Some(10) });
 
-    let mut run = Run::new(with(anchor));
+    let mut run = Run::new(&world, with(anchor));
     let fault = run.settle(&world).expect_err("another block 12");
     let found = world.at(12).expect("there").at.hash;
     assert_eq!(fault, Fault::Anchor { anchor, found });
@@ -231,7 +298,7 @@ fn a_filter_that_lacks_bits_ends_it() {
     // The filter has no bits: only a query for everything asks for receipts.
     (0..20).for_each(|seed| world.mine(seed));
     let everything = Rules { query: LogQuery::new(), ..rules(BloomSoundness::Exact) };
-    let fault = Run::new(everything).settle(&world).expect_err("unsound");
+    let fault = Run::new(&world, everything).settle(&world).expect_err("unsound");
     assert!(matches!(fault, Fault::Unsound { .. }));
 }
 
@@ -275,7 +342,7 @@ fn an_index_serves_the_past() {
         assert_eq!(run.machine.blocks().last_printed(), Some(world.head()));
         let first = run.machine.blocks().first().expect("there are blocks").number;
         assert!(first >= to.max(40 - KEEP as u64), "{first}");
-        run.kill();
+        run.kill(&world);
         world.revert(40 - usize::try_from(to).expect("small").max(30));
         (0..9).for_each(|seed| world.mine(seed * 5));
         run.settle(&world).expect("above the index");

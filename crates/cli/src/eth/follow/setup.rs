@@ -11,7 +11,7 @@ use super::blocks::Point;
 use super::indexed::Indexed;
 use super::machine::Machine;
 use super::messages::Rules;
-use super::state::{Left, StateFile, Subject};
+use super::state::{self, Left, StateFile, Subject};
 use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
 use crate::eth::rpc::Provider;
@@ -44,21 +44,9 @@ pub(super) fn start(args: &FollowArgs, provider: &Provider) -> anyhow::Result<St
     let chain_id = provider.chain_id().with_context(named)?;
     let mut warnings = Vec::new();
     let profile = chain_profile(args, chain_id, &mut warnings)?;
-    let head = provider.head(BlockTag::Latest).with_context(named)?;
-    let to = match to_tag {
-        Some(BlockTag::Number(number)) => Some(number),
-        _ => None,
-    };
-    let given_from = match from_tag {
-        Some(BlockTag::Number(number)) => Some(number),
-        Some(BlockTag::Earliest) => Some(0),
-        Some(tag @ (BlockTag::Safe | BlockTag::Finalized)) => {
-            Some(provider.head(tag).with_context(named)?.number)
-        }
-        _ => None,
-    };
-    let left_from = left_of.as_ref().map(|subject: &Subject| subject.from);
-    let from = left_from.or(given_from).unwrap_or(head.number);
+    let to = last_block(to_tag)?;
+    let from = first_block(left_of.as_ref(), from_tag, |tag| provider.head(tag).map(Into::into));
+    let from = from.with_context(named)?;
     if let Some(to) = to.filter(|&to| to < from) {
         bail!("the range begins at block {from} and ends before it, at {to}");
     }
@@ -80,7 +68,12 @@ pub(super) fn start(args: &FollowArgs, provider: &Provider) -> anyhow::Result<St
         from,
     };
     if let Some(before) = &left_of {
-        same_subject(before, &subject, given_from.filter(|_| args.query.from.is_some()))?;
+        let number = match from_tag {
+            Some(BlockTag::Number(number)) => Some(number),
+            Some(BlockTag::Earliest) => Some(0),
+            _ => None,
+        };
+        same_subject(before, &subject, number)?;
     }
     let rules = Rules {
         semantics: args.query.semantics.rules(),
@@ -101,11 +94,17 @@ pub(super) fn start(args: &FollowArgs, provider: &Provider) -> anyhow::Result<St
         Some(index) => compare_anchors(index, &indexed_anchors, &mut warnings)?,
         None => None,
     };
+    let is_first = left_of.is_none();
     let resumed = left.blocks.last_printed().map(|last| last.number);
     let line = first_line(&rules, &subject, &indexed_anchors, provider, resumed, &warnings)?;
     let mut machine = Machine::resume(rules, left.blocks, left.reorg, left.anchored);
     if let Some(anchor) = anchored_by_index {
         machine.anchor(anchor);
+    }
+    // Where it starts is known after any kill before a reader learns of it: a later start would
+    // find another head, and leave out the blocks between.
+    if let Some(state) = state.as_ref().filter(|_| is_first) {
+        state.write(&state::text(&machine, &subject, None)?)?;
     }
     Ok(Start {
         machine,
@@ -115,6 +114,36 @@ pub(super) fn start(args: &FollowArgs, provider: &Provider) -> anyhow::Result<St
         warnings,
         line,
     })
+}
+
+/// The first block of interest: that of an earlier process, or else what the query says. A tag
+/// means what it names at the first start.
+pub(super) fn first_block<E>(
+    left: Option<&Subject>,
+    from: Option<BlockTag>,
+    head: impl FnOnce(BlockTag) -> Result<Point, E>,
+) -> Result<u64, E> {
+    if let Some(left) = left {
+        return Ok(left.from);
+    }
+    match from.unwrap_or(BlockTag::Latest) {
+        BlockTag::Number(number) => Ok(number),
+        BlockTag::Earliest => Ok(0),
+        tag @ (BlockTag::Safe | BlockTag::Finalized) => Ok(head(tag)?.number),
+        BlockTag::Latest | BlockTag::Pending => Ok(head(BlockTag::Latest)?.number),
+    }
+}
+
+/// The last block of interest; none where it goes on with live blocks.
+fn last_block(to: Option<BlockTag>) -> Result<Option<u64>, UsageError> {
+    match to {
+        Some(BlockTag::Number(number)) => Ok(Some(number)),
+        Some(BlockTag::Earliest) => Ok(Some(0)),
+        None | Some(BlockTag::Latest | BlockTag::Pending) => Ok(None),
+        Some(BlockTag::Safe | BlockTag::Finalized) => {
+            Err(UsageError("it ends at a block's number, or follows the latest one"))
+        }
+    }
 }
 
 /// The first line of the JSON.

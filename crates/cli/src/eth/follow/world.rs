@@ -1,6 +1,6 @@
 //! A chain for tests: branches, receipts, and a naive answer to what its logs are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use alloy_rlp::{BytesMut, Encodable as _, Header as RlpHeader};
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log, U256};
@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use super::blocks::Point;
 
+/// A block with so many blocks after it may be final.
+const FINAL_AFTER: usize = 4;
 /// The contract that is asked about.
 pub(super) const ASKED: Address = Address::repeat_byte(0xaa);
 const OTHER: Address = Address::repeat_byte(0xbb);
@@ -33,6 +35,10 @@ pub(super) struct World {
     pub(super) blocks: HashMap<B256, WorldBlock>,
     /// From block 0 on.
     pub(super) canonical: Vec<B256>,
+    /// The same of another node, which may be on another branch.
+    pub(super) elsewhere: Vec<B256>,
+    /// Receipts of these can't be had for now.
+    pub(super) withheld: HashSet<B256>,
     made: u64,
     /// Whether filters lack the bits of logs.
     pub(super) unsound: bool,
@@ -42,6 +48,7 @@ impl World {
     pub(super) fn new() -> Self {
         let mut world = Self::default();
         world.mine(0);
+        world.elsewhere.clone_from(&world.canonical);
         world
     }
 
@@ -102,6 +109,39 @@ impl World {
     pub(super) fn revert(&mut self, depth: usize) {
         let kept = self.canonical.len().saturating_sub(depth).max(1);
         self.canonical.truncate(kept);
+    }
+
+    /// The other node answers from now on.
+    pub(super) fn fail_over(&mut self) {
+        std::mem::swap(&mut self.canonical, &mut self.elsewhere);
+    }
+
+    /// The other node has the same chain as this one, for now.
+    pub(super) fn synchronise(&mut self) {
+        self.elsewhere.clone_from(&self.canonical);
+    }
+
+    /// Receipts of the newest blocks, so many, can't be had; those of all others can.
+    pub(super) fn withhold(&mut self, count: usize) {
+        self.withheld = self.canonical.iter().rev().take(count).copied().collect();
+    }
+
+    /// Mines until this chain is the longest that there ever was, and goes beyond a block.
+    pub(super) fn outgrow(&mut self, number: u64) {
+        let numbers = self.blocks.values().map(|block| block.at.number);
+        let longest = numbers.chain([number]).max().unwrap_or(0);
+        let mut seed = 0_u8;
+        while self.head().number < longest + 3 {
+            seed = seed.wrapping_add(29);
+            self.mine(seed);
+        }
+    }
+
+    /// The block that both nodes call final.
+    pub(super) fn finalized(&self) -> Point {
+        let both = self.canonical.iter().zip(&self.elsewhere).take_while(|(a, b)| a == b).count();
+        let newest = self.canonical.len().min(self.elsewhere.len()).saturating_sub(FINAL_AFTER);
+        self.at(both.min(newest).saturating_sub(1) as u64).expect("block 0 is common").at
     }
 
     /// The logs that are asked about in the blocks from `from` up to this one.

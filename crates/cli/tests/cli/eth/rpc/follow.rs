@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
@@ -88,4 +90,74 @@ fn a_file_that_is_cut_off_is_refused() {
     }
     fs::write(&state.0, &whole).expect("written");
     assert_eq!(run().code, YES);
+}
+
+/// Where it starts holds from its first line on, wherever the head has got to since: with the chain's
+/// tags for a start as well, and with lines that wait for confirmations.
+#[test]
+fn a_start_is_kept_before_anything_is_printed() {
+    // The second real block and twelve empty ones come after the start.
+    const LATER: usize = 13;
+    for tag in ["", "latest", "safe", "finalized", "0x10dde5f"] {
+        let state = TempFile::absent("start.json");
+        let _lock = TempFile::absent("start.json.lock");
+        let query = match tag {
+            "" => TempFile::new("start-query.json", "{}"),
+            tag => TempFile::new("start-query.json", json!({ "fromBlock": tag }).to_string()),
+        };
+        let later = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&later);
+        let server = Server::start(move |post| {
+            let mut chain = Chain::real_and(LATER - 1);
+            chain.blocks.truncate(1 + counted.load(Ordering::SeqCst));
+            chain.finalized = chain.last().number;
+            Sent::Json(replies(&post.body, |method, params| chain.answer(method, params)))
+        });
+        let url = server.url();
+        let mut args = vec!["eth", "follow", "--rpc", &url, "--json", "--state", state.path()];
+        args.extend(["--retries", "1", "--poll", "0.05", "--query", query.path()]);
+        args.extend(["--confirmations", "12"]);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+            .args(&args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let first: Value =
+            serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("JSON");
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        assert!(lines.next().is_none());
+        later.store(LATER, Ordering::SeqCst);
+        let output = discreet(&[&args[..], &["--once"]].concat());
+        assert_eq!(output.code, YES, "{tag}: {}", output.stderr);
+        let lines = output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        let lines: Vec<Value> = lines.collect();
+        let from = &lines[0]["follow"]["from"];
+        assert_eq!((from, &first["follow"]["from"]), (from, from), "{tag}");
+        assert_eq!(*from, json!(17_686_111), "{tag}");
+        let expected: usize = Block::both().iter().map(|block| block.logs().len()).sum();
+        let logs = lines.iter().filter(|line| line["logIndex"].is_string()).count();
+        assert_eq!(logs, expected, "{tag}");
+    }
+}
+
+/// The same file, and a start or an end that it can't have.
+#[test]
+fn another_start_than_that_of_the_file_is_refused() {
+    let state = TempFile::absent("other-start.json");
+    let _lock = TempFile::absent("other-start.json.lock");
+    let server = honest(Chain::real_and(2));
+    let url = server.url();
+    assert_eq!(discreet(&args(&url, &state)).code, YES);
+    let refused = |query: Value, words: &str| {
+        let query = TempFile::new("other-start-query.json", query.to_string());
+        let args = ["eth", "follow", "--rpc", &url, "--once", "--state", state.path(), "--query"];
+        let output = discreet(&[&args[..], &[query.path()]].concat());
+        assert_ne!(output.code, YES, "{}", output.stdout);
+        assert!(output.stderr.contains(words), "{}", output.stderr);
+    };
+    refused(json!({ "fromBlock": "0x10dde60" }), "--from is 17686112");
+    refused(json!({ "toBlock": "finalized" }), "it ends at a block's number");
 }
