@@ -111,6 +111,8 @@ pub(super) struct Scripts {
     keys: BTreeMap<Vec<u8>, WatchedKey>,
     /// The number of scripts of [`History::Unknown`], by kind.
     unknown: [usize; Kind::COUNT],
+    /// The number of scripts with a label.
+    labelled: usize,
 }
 
 impl Scripts {
@@ -160,6 +162,7 @@ impl Scripts {
                 let script = entry.key().clone();
                 entry.insert(next);
                 self.unknown[kind as usize] += usize::from(history == History::Unknown);
+                self.labelled += usize::from(label.is_some());
                 self.by_index.push(Some(WatchedScript {
                     script,
                     kind,
@@ -173,6 +176,7 @@ impl Scripts {
             Entry::Occupied(entry) => {
                 let index = *entry.get();
                 if let Some(Some(watched)) = self.by_index.get_mut(index) {
+                    self.labelled += usize::from(label.is_some() && watched.label.is_none());
                     watched.label = label.or(watched.label);
                     if watched.history != history && history == History::Complete {
                         watched.history = history;
@@ -194,6 +198,7 @@ impl Scripts {
             self.indices.remove(&watched.script);
             let is_unknown = watched.history == History::Unknown;
             self.unknown[watched.kind as usize] -= usize::from(is_unknown);
+            self.labelled -= usize::from(watched.label.is_some());
         }
         self.keys.retain(|_, key| !indices.contains(&key.key_hash_script));
     }
@@ -225,6 +230,11 @@ impl Scripts {
 
     pub(super) fn len(&self) -> usize {
         self.indices.len()
+    }
+
+    /// The number of scripts with a label.
+    pub(super) fn num_labelled(&self) -> usize {
+        self.labelled
     }
 
     /// Whether there is a script of this kind with [`History::Unknown`].

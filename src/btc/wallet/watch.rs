@@ -176,6 +176,11 @@ impl Watch {
         self.scripts.len()
     }
 
+    /// The number of scripts with a label.
+    pub(in crate::btc) fn num_labelled(&self) -> usize {
+        self.scripts.num_labelled()
+    }
+
     /// The outputs added and found, spent ones included, in the order of their outpoints; not the
     /// unconfirmed ones.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = (&OutPoint, &WatchedOutput)> {

@@ -216,14 +216,15 @@ impl Session {
                 Watched::OutPoint { .. } => None,
             };
             let new_element = self.elements.add(&item);
-            let scripts = self.watch.num_scripts();
+            let (scripts, labelled) = (self.watch.num_scripts(), self.watch.num_labelled());
             self.watch.add(item, History::Unknown);
-            let is_new = new_element || self.watch.num_scripts() > scripts;
+            let is_labelled = self.watch.num_labelled() > labelled;
+            let is_new = new_element || self.watch.num_scripts() > scripts || is_labelled;
             if new_element {
                 self.filter.set_behind();
             }
             // Also if the filter had the element before: what pays to the new script was taken
-            // for foreign.
+            // for foreign, or, of a script known by its coin alone, for no use of the keychain.
             keychains.extend(label.filter(|_| is_new).map(|label| label.keychain));
             is_any_new |= is_new;
         }

@@ -104,6 +104,29 @@ fn a_new_script_whose_element_is_not_new() {
     assert_eq!(world.findings.len(), before);
 }
 
+/// A script that is known by its coin alone follows in its keychain: until then what paid to it was
+/// no use of the keychain, so that nothing after it was looked for.
+#[test]
+fn a_new_label_of_a_script_known_by_its_coin() {
+    let (zero, one) = (pay(0), pay(1));
+    let coin = OutPoint::new(Txid::hash(&[9]), 0);
+    let mut world = world(1, vec![block(0, vec![zero, one])]);
+    world.event(Event::Watch(vec![Watched::OutPoint { outpoint: coin, script: Some(script(1)) }]));
+    world.request_from(0);
+    world.settle();
+    let advanced = |finding: &Finding| matches!(finding, Finding::KeychainAdvanced { .. });
+    assert_eq!(world.count(advanced), 1);
+    let first = world.at(0);
+    world.event(Event::Watch(vec![watched(1)]));
+    assert_eq!(world.findings.last(), Some(&Finding::Refilter(first)));
+    world.request_from(0);
+    world.settle();
+    assert_eq!(world.count(advanced), 2);
+    let before = world.findings.len();
+    world.event(Event::Watch(vec![watched(1)]));
+    assert_eq!(world.findings.len(), before);
+}
+
 /// How often a transaction was reported as the wallet's, and unconfirmed.
 fn unconfirmed(world: &World, tx: &Transaction) -> usize {
     let txid = tx.compute_txid();
