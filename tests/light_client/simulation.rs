@@ -679,3 +679,12 @@ fn any_schedule_loses_nothing_and_invents_nothing() {
     let shown = failed.iter().take(12).cloned().collect::<Vec<_>>().join("\n");
     assert!(failed.is_empty(), "{} of {count} schedules fail:\n{shown}", failed.len());
 }
+
+/// Those that once showed a defect, of the client or of this simulation.
+#[test]
+fn schedules_that_failed_before() {
+    let scripts = Scripts::new();
+    for seed in [13_080, 119_216, 153_014, 164_008, 714_844] {
+        assert_eq!(run(seed, &scripts, false), Ok(()), "seed {seed}");
+    }
+}

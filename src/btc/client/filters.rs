@@ -53,6 +53,8 @@ pub(super) struct FilterFollower {
     peers: BTreeMap<PeerId, Option<u32>>,
     held: BTreeMap<u32, Held>,
     held_bytes: usize,
+    /// Whether every block is held for now.
+    holds_all: bool,
     /// Files of kept filters to ask again, each from a height on.
     rereads: BTreeMap<u32, u32>,
     /// The file that is being read.
@@ -84,6 +86,7 @@ impl FilterFollower {
             peers: BTreeMap::new(),
             held: BTreeMap::new(),
             held_bytes: 0,
+            holds_all: false,
             rereads: BTreeMap::new(),
             reading: None,
             scanned: None,
@@ -256,12 +259,15 @@ impl FilterFollower {
                 },
             }
         }
+        // Until all of it is known to be open, no block is one before which nothing is awaited.
+        self.holds_all = true;
         for filter in matched {
             self.feed(bip157::Event::Matched(filter.into()), turn);
         }
         for run in missing {
             self.feed(bip157::Event::Rescan(run), turn);
         }
+        self.holds_all = false;
         self.progress += 1;
         self.read_next(turn);
         self.scan_ready(turn);
@@ -363,6 +369,9 @@ impl FilterFollower {
 
     /// Scans the blocks before which nothing is awaited.
     fn scan_ready(&mut self, turn: &mut Turn<'_>) {
+        if self.holds_all {
+            return;
+        }
         while let Some((&height, _)) = self.held.first_key_value() {
             let settled = self.sync_settled_to();
             let reached = settled.map_or(self.sync.first(), |settled| settled.saturating_add(1));
