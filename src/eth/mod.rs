@@ -15,6 +15,7 @@
 //! | `index` | the filters of a whole chain on disk, asked in milliseconds (feature `std`) |
 //! | [`receipts`] | receipts under a receipts root, and proofs of one of them |
 //! | [`audit`] | whether an answer to a query is complete and true, block by block |
+//! | [`follow`] | the logs of a query, past and live, through reorganisations |
 //! | [`certificate`] | an audit's result, and its verification by others |
 //! | [`chain_profile`] | whose filters and receipts commit to what |
 //! | [`log`] | a log with its place in the chain |
@@ -25,6 +26,7 @@ pub mod bloom;
 pub mod certificate;
 pub mod chain_profile;
 pub mod fill;
+pub mod follow;
 pub mod forecast;
 pub mod header;
 #[cfg(feature = "std")]

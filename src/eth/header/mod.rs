@@ -6,12 +6,14 @@
 //!
 //! Fields: Yellow Paper 4.4.3; EIP-1559, 4895, 4844, 4788, 7685, 7928, 7843.
 
+mod block_ref;
 mod chain;
 mod json;
 #[cfg(test)]
 mod tests;
 mod view;
 
+pub use block_ref::BlockRef;
 pub use chain::{ChainBlock, ChainError, HeaderChain, Linked};
 pub use json::{HeaderBuf, JsonHeaderError};
 pub use view::{HeaderError, HeaderLayout, HeaderView, bloom_at_fixed_place};

@@ -16,7 +16,10 @@ pub const MAX_TOPICS: usize = 4;
 
 /// Whose rules a query is read and matched by, where they differ (see the
 /// [module](crate::eth::log_query)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Semantics {
     /// go-ethereum: a log has at least as many topics as the query has positions.
     #[default]
@@ -71,6 +74,12 @@ impl LogQuery {
     /// Every log of these blocks.
     pub fn of(blocks: BlockSelection) -> Self {
         Self { blocks, ..Self::new() }
+    }
+
+    /// The same logs of other blocks.
+    #[must_use]
+    pub fn in_blocks(self, blocks: BlockSelection) -> Self {
+        Self { blocks, ..self }
     }
 
     /// Begins the range at a block. A hash that was set goes.

@@ -371,7 +371,7 @@ fn lies(scene: &Scene) {
     assert_eq!(ended.code, 3);
     let printed = ended.lines().into_iter().filter(|line| line["address"].is_string()).count();
     assert_eq!(printed, 0);
-    assert!(ended.stderr.contains("not the block's"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("not the receipts of the block"), "{}", ended.stderr);
     assert!(ended.stderr.contains("eth_getTransactionReceipt"), "{}", ended.stderr);
 
     // A way that lies is passed over for one that does not.
@@ -422,7 +422,7 @@ fn lies(scene: &Scene) {
     });
     let ended = follow(&remembering.url(), &["--anchor", &anchor]);
     assert_eq!(ended.code, 3);
-    assert!(ended.stderr.contains("it is of another chain"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("another chain"), "{}", ended.stderr);
 }
 
 /// A reorganisation below what is kept, live and while nobody looked.
@@ -458,6 +458,6 @@ fn too_deep(scene: &Scene) {
     // The file stays as it was: the same again.
     let again = run(scene, &arguments);
     assert_eq!(again.code, 3);
-    assert!(again.stderr.contains("no common ancestor is known"), "{}", again.stderr);
+    assert!(again.stderr.contains("a reorganisation too deep to follow"), "{}", again.stderr);
     assert_eq!(again.lines().len(), 1, "the first line, and no log");
 }

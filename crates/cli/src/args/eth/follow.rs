@@ -36,9 +36,11 @@ more tries in a row the command ends with an error. If it can't be reached, it i
 with --once.
 
 With --state, what was printed is noted in a file, and the same command goes on from there after
-Ctrl-C, a kill or a power cut, wherever they came. The file is written before lines are printed and
-after, so that nothing is lost: the lines of the last blocks may come twice, and so may removed
-ones, also of a log that was never printed. Keep the last word for each blockHash and logIndex.
+Ctrl-C, a kill or a power cut, wherever they came. The file is written before the first line, with
+the block that it starts at: the newest block, or a tag, means the one at the first start. It is
+written again before lines are printed and after, so that nothing is lost: the lines of the last
+blocks may come twice, and so may removed ones, also of a log that was never printed. Keep the last
+word for each blockHash and logIndex.
 
 Memory: what headers of 8,192 blocks say; receipts of some 32 MB at a time, as a forecast from gas and
 filters has it (of one block at the least); hashes and logs of the last --keep blocks, of those that

@@ -8,8 +8,8 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
 use chainsieve::simd::Backend;
 
-use super::blocks::Point;
 use crate::eth::index::{self, MappedIndex};
+use chainsieve::eth::header::BlockRef;
 
 /// Candidates that are looked into before there are more.
 const MOST: usize = 1024;
@@ -36,16 +36,12 @@ impl Indexed {
         Ok(Self { index, name, query, hashes: (0, Vec::new()) })
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(super) fn numbers(&self) -> RangeInclusive<u64> {
         index::numbers(&self.index)
     }
 
     /// The block of this number, which the index has.
-    pub(super) fn block(&mut self, number: u64) -> anyhow::Result<Point> {
+    pub(super) fn block(&mut self, number: u64) -> anyhow::Result<BlockRef> {
         let at = |(first, hashes): &(u64, Vec<B256>)| {
             let place = usize::try_from(number.checked_sub(*first)?).ok()?;
             hashes.get(place).copied()
@@ -56,14 +52,14 @@ impl Indexed {
         }
         let hash = at(&self.hashes);
         let hash = hash.with_context(|| format!("{}: no hash of block {number}", self.name))?;
-        Ok(Point { number, hash })
+        Ok(BlockRef { number, hash })
     }
 
     /// The first candidates of a range, and the block up to which they are all.
     pub(super) fn candidates(
         &mut self,
         numbers: RangeInclusive<u64>,
-    ) -> anyhow::Result<(Vec<Point>, Point)> {
+    ) -> anyhow::Result<(Vec<BlockRef>, BlockRef)> {
         let mut end = *numbers.end();
         let candidates = self.index.iter(Backend::best(), &self.query, numbers);
         let candidates = candidates.with_context(|| self.name.clone())?;

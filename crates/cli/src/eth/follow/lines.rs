@@ -1,51 +1,79 @@
-//! The lines that are printed: logs, what was removed, how far it is.
+//! The lines that are printed: what is followed, logs, what was removed, how far it is.
 
+use chainsieve::eth::chain_profile::BloomSoundness;
+use chainsieve::eth::follow::{Config, NextBlocks, Note, Removed, Started};
+use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::BlockSelection;
 use serde_json::{Value, json};
 
-use super::blocks::Point;
-use super::machine::Machine;
-use super::messages::Batch;
-use crate::output::{count, grouped};
+use crate::output::{self, count, grouped};
 
 /// What the logs of a line come from.
 const EVIDENCE: &str = "receipts";
 
-/// The lines of a batch, and how many of them are logs.
-pub(super) fn of_batch(machine: &Machine, batch: Batch, json: bool) -> (String, u64) {
-    let mut text = String::new();
-    let mut logs = 0;
-    let from = machine.rules().from;
-    match batch {
-        Batch::Reorg => {
-            let Some(reorg) = machine.pending_reorg() else { return (text, logs) };
-            logs = reorg.removed.iter().map(|block| block.logs().len() as u64).sum();
-            text += &reorganised(reorg.ancestor, reorg.removed.len(), logs, json);
-            for log in reorg.removed.iter().flat_map(|block| block.logs().iter().rev()) {
-                let removed = LocatedLog { removed: true, ..log.clone() };
-                text += &of_log(&removed, json);
-            }
-            // The ancestor, or below: of what a killed process printed, not all may be out.
-            let last = machine.blocks().last_printed();
-            if let Some(last) = last.filter(|last| last.number >= from) {
-                text += &checkpoint(last, machine.finalized(), json);
-            }
-        }
-        Batch::Blocks(count) => {
-            let mut last = None;
-            for block in machine.blocks().pending().take(count) {
-                last = Some(block.at);
-                for log in block.logs() {
-                    logs += 1;
-                    text += &of_log(log, json);
-                }
-            }
-            if let Some(last) = last.filter(|last| last.number >= from) {
-                text += &checkpoint(last, machine.finalized(), json);
-            }
-        }
+/// The first line of the JSON.
+pub(super) fn of_start(
+    started: &Started,
+    config: &Config,
+    provider: &str,
+    warnings: &[String],
+) -> anyhow::Result<String> {
+    let query = config.query.clone().in_blocks(BlockSelection::default()).to_json();
+    let line = json!({ "follow": {
+        "chain_id": config.chain_id,
+        "chain": config.profile.name(),
+        "provider": provider,
+        "from": started.from,
+        "to": started.to,
+        "resumed": started.resumed.map(|last| last.number),
+        "bloom": soundness(config.profile.at(started.from).bloom),
+        "anchors": started.anchors,
+        "confirmations": config.confirmations,
+        "keep": config.keep,
+        "index_to": started.index_to,
+        "query": serde_json::from_str::<Value>(&query)?,
+        "semantics": config.semantics,
+        "warnings": warnings,
+    }});
+    Ok(format!("{line}\n"))
+}
+
+/// What people are told at the start.
+pub(super) fn note_of_start(started: &Started, config: &Config) -> String {
+    let from = match started.resumed {
+        Some(last) => format!("on from block {}, {}", grouped(last.number), last.hash),
+        None => format!("from block {}", grouped(started.from)),
+    };
+    let filters = soundness(config.profile.at(started.from).bloom);
+    format!("chain {}, filters {filters}, {from}", config.chain_id)
+}
+
+fn soundness(bloom: BloomSoundness) -> &'static str {
+    match bloom {
+        BloomSoundness::Exact => "exact",
+        BloomSoundness::Superset => "superset",
+        BloomSoundness::Absent => "absent",
+        BloomSoundness::Unsound => "unsound",
     }
-    (text, logs)
+}
+
+pub(super) fn of_removed(removed: &Removed, json: bool) -> String {
+    let mut text = reorganised(removed, json);
+    text.extend(removed.logs.iter().map(|log| of_log(log, json)));
+    if let Some(last) = removed.last {
+        text += &checkpoint(last, removed.finalized, json);
+    }
+    text
+}
+
+/// The lines of blocks; those before `from` only lead to it.
+pub(super) fn of_blocks(blocks: &NextBlocks, from: u64, json: bool) -> String {
+    let mut text: String = blocks.logs.iter().map(|log| of_log(log, json)).collect();
+    if blocks.last.number >= from {
+        text += &checkpoint(blocks.last, blocks.finalized, json);
+    }
+    text
 }
 
 fn of_log(log: &LocatedLog, json: bool) -> String {
@@ -71,37 +99,67 @@ fn of_log(log: &LocatedLog, json: bool) -> String {
     )
 }
 
-fn reorganised(ancestor: Option<Point>, blocks: usize, logs: u64, json: bool) -> String {
+fn reorganised(removed: &Removed, json: bool) -> String {
+    let (ancestor, logs) = (removed.ancestor, removed.logs.len());
     if json {
         let reorg = json!({
-            "ancestor": ancestor.map(|point| point.number),
-            "hash": ancestor.map(|point| point.hash),
-            "blocks": blocks,
+            "ancestor": ancestor.map(|block| block.number),
+            "hash": ancestor.map(|block| block.hash),
+            "blocks": removed.blocks,
             "logs": logs,
         });
         return format!("{}\n", json!({ "reorg": reorg }));
     }
-    let behind = ancestor.map_or_else(String::new, |point| {
-        format!(" behind block {}, {}", grouped(point.number), point.hash)
+    let after = ancestor.map_or_else(String::new, |block| {
+        format!(" after block {}, {}", grouped(block.number), block.hash)
     });
-    let logs = count(usize::try_from(logs).unwrap_or(usize::MAX), "log");
-    format!("reorganisation{behind}: {} and {logs} left the chain\n", count(blocks, "block"))
+    let (blocks, logs) = (count(removed.blocks, "block"), count(logs, "log"));
+    format!("reorganisation{after}: {blocks} and {logs} left the chain\n")
 }
 
-/// All up to this block is out. For people nothing: it would be a line for each block.
-fn checkpoint(at: Point, finalized: Option<Point>, json: bool) -> String {
+/// All up to this block is printed. For people nothing: it would be a line for each block.
+fn checkpoint(at: BlockRef, finalized: Option<BlockRef>, json: bool) -> String {
     if !json {
         return String::new();
     }
-    let finalized = finalized.map(|point| point.number);
+    let finalized = finalized.map(|block| block.number);
     format!("{}\n", json!({ "block": at.number, "hash": at.hash, "finalized": finalized }))
 }
 
 /// An anchor was passed.
-pub(super) fn anchored(at: Point, json: bool) -> String {
+pub(super) fn of_anchor(at: BlockRef, json: bool) -> String {
     if json {
-        let anchored: Value = json!({ "number": at.number, "hash": at.hash });
-        return format!("{}\n", json!({ "anchored": anchored }));
+        return format!("{}\n", json!({ "anchored": at }));
     }
     format!("block {} is the anchor: all up to it are authentic if it is\n", grouped(at.number))
+}
+
+/// What people are told meanwhile.
+pub(super) fn of_note(note: &Note) -> String {
+    match note {
+        Note::Lags { head, last } => format!(
+            "its head is block {}, before block {} that it gave earlier: it lags",
+            grouped(head.number),
+            grouped(last.number)
+        ),
+        Note::Reorganization(head) => format!(
+            "block {} is another now, {}: a reorganisation",
+            grouped(head.number),
+            head.hash
+        ),
+        Note::Failed { question, error, wait } => {
+            format!("{question}: {error}; again in {}", output::duration(*wait))
+        }
+        Note::OtherMethod { at, error, method } => {
+            format!("receipts of {at}: {error}; {method} gave them")
+        }
+        Note::NoFinality(failure) => format!("it does not say which block is final: {failure}"),
+        Note::AnchorNotCompared(anchor) => {
+            format!(
+                "anchor {} is before the blocks that are known: it is not compared",
+                anchor.hash
+            )
+        }
+        other => format!("{other:?}"),
+    }
 }

@@ -1,59 +1,33 @@
 //! `eth follow`.
 
-mod blocks;
 mod drive;
-mod evidence;
-mod fault;
 mod indexed;
 mod lines;
-mod machine;
-mod messages;
-mod node;
 mod setup;
 mod state;
-
-#[cfg(test)]
-mod machine_run;
-#[cfg(test)]
-mod machine_tests;
-#[cfg(test)]
-mod world;
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use self::drive::{Driver, Pace};
-use self::setup::Start;
+use self::drive::Driver;
 use crate::args::eth::FollowArgs;
 use crate::eth::rpc::Provider;
-use crate::output::{Exit, Lines, Page, Report, count, duration, grouped, print_note};
+use crate::output::{Exit, Page, Report, count, duration, grouped};
 use crate::stop::Stop;
 
 pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let stop = Stop::on_signals()?;
     let provider = Provider::connect_until(&args.rpc, args.rpc.endpoint()?, stop.clone());
-    let started = Instant::now();
-    let Start { machine, state, subject, index, warnings, line } =
-        match setup::start(args, &provider) {
-            // Ctrl-C before anything began.
-            Err(_) if stop.is_set() => return Ok(nothing()),
-            start => start?,
-        };
-    let mut lines = Lines::default();
-    if json {
-        lines.print(&format!("{line}\n"))?;
-    } else {
-        for note in setup::notes(&machine, &subject, &provider).iter().chain(&warnings) {
-            print_note(note);
-        }
-    }
-    let tries = args.rpc.retries.saturating_mul(2).saturating_add(2);
-    let pace = Pace { once: args.once, poll: Duration::from_secs_f64(args.poll), tries, json };
-    let mut driver = Driver::new(&provider, machine, pace, state, subject, stop);
-    driver.index = index;
+    let began = Instant::now();
+    let setup = match setup::set_up(args, &provider) {
+        // Ctrl-C before anything began.
+        Err(_) if stop.is_set() => return Ok(nothing()),
+        setup => setup?,
+    };
+    let mut driver = Driver::new(&provider, setup, stop, json);
     driver.run()?;
-    Ok(report(&driver, &warnings, started.elapsed()))
+    Ok(report(&driver, began.elapsed()))
 }
 
 fn nothing() -> Report {
@@ -73,20 +47,21 @@ fn nothing() -> Report {
     Report { page, json, payload: None, exit: Exit::YesAfterLines }
 }
 
-fn report(driver: &Driver<&Provider>, warnings: &[String], elapsed: Duration) -> Report {
-    let (counts, machine) = (&driver.counts, &driver.machine);
-    let from = machine.rules().from;
-    let last = machine.blocks().last_printed().filter(|last| last.number >= from);
+fn report(driver: &Driver<'_>, elapsed: Duration) -> Report {
+    let Some(started) = &driver.started else { return nothing() };
+    let (counts, from) = (&driver.counts, started.from);
+    let receipts = driver.follower.num_verified();
+    let last = driver.follower.last().filter(|last| last.number >= from);
     let json = json!({
         "blocks": counts.blocks,
-        "receipts": machine.examined,
+        "receipts": receipts,
         "logs": counts.logs,
         "removed": counts.removed,
         "first": last.map(|_| from),
         "last": last.map(|last| last.number),
         "last_hash": last.map(|last| last.hash),
         "seconds": elapsed.as_secs_f64(),
-        "warnings": warnings,
+        "warnings": driver.warnings,
     });
     let count_of = |number: u64, noun| count(usize::try_from(number).unwrap_or(usize::MAX), noun);
     let mut page = Page::default();
@@ -99,9 +74,9 @@ fn report(driver: &Driver<&Provider>, warnings: &[String], elapsed: Duration) ->
         (
             "blocks",
             format!(
-                "{} linked, receipts of {} looked into, {}",
+                "{} linked, receipts of {} verified, {}",
                 count_of(counts.blocks, "block"),
-                grouped(machine.examined),
+                grouped(receipts),
                 duration(elapsed)
             ),
         ),

@@ -4,14 +4,14 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::{HeaderBuf, HeaderChain, HeaderView};
+use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderChain, HeaderView};
 use chainsieve::eth::log_query::BlockTag;
 use chainsieve::simd::Backend;
 
 use super::add::Adding;
 use super::named;
 use crate::args::eth::AddedHeaders;
-use crate::eth::rpc::{BlockRef, Provider, RpcError};
+use crate::eth::rpc::{Provider, RpcError};
 use crate::output::{Report, print_note};
 use crate::progress::Progress;
 use crate::stop::Stop;

@@ -2,11 +2,12 @@
 
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::{
     BlockSelection, BlockTag, Heads, LogQuery, ResolveError, ResolvedBlocks,
 };
 
-use super::{BlockRef, Provider, RpcError};
+use super::{Provider, RpcError};
 use crate::args::UsageError;
 use crate::args::eth::QueryArgs;
 use crate::output::grouped;

@@ -22,7 +22,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use chainsieve::alloy_primitives::{B256, U64};
+use chainsieve::alloy_primitives::U64;
+use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::BlockTag;
 use serde_json::json;
 
@@ -38,13 +39,6 @@ use crate::output;
 use crate::stop::Stop;
 use calls::{Call, Caller};
 use transport::Transport;
-
-/// A block by number and hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BlockRef {
-    pub(crate) number: u64,
-    pub(crate) hash: B256,
-}
 
 /// One provider.
 #[derive(Debug)]
@@ -100,7 +94,7 @@ impl Provider {
     /// The block that a tag or a number stands for now.
     pub(crate) fn head(&self, tag: BlockTag) -> Result<BlockRef, RpcError> {
         let header = self.header_at(tag)?.ok_or_else(|| RpcError::NotFound { what: named(tag) })?;
-        Ok(BlockRef { number: header.view().number(), hash: header.hash() })
+        Ok(BlockRef::from(&header))
     }
 
     /// A line on standard error about what was learnt of the node.

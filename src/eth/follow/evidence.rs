@@ -1,16 +1,17 @@
 //! From the receipts of a block to its logs.
 
-use chainsieve::eth::bloom::BloomView;
-use chainsieve::eth::forecast;
-use chainsieve::eth::header::ChainBlock;
-use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
+use alloc::vec::Vec;
 
-use super::blocks::{Point, Wanted};
-use super::fault::{Fault, Refused};
-use super::messages::Rules;
+use super::blocks::Wanted;
+use super::chain::{Refused, Rules};
+use super::{AnswerError, Fault};
+use crate::eth::bloom::BloomView;
+use crate::eth::forecast;
+use crate::eth::header::{BlockRef, ChainBlock};
+use crate::eth::log::LocatedLog;
+use crate::eth::receipts::{BlockReceipts, BloomAgreement};
 
-/// What receipts of a block will be held against.
+/// What receipts of a block will be checked against.
 pub(super) fn wanted(block: &ChainBlock<'_>) -> Wanted {
     Wanted {
         receipts_root: block.receipts_root,
@@ -23,7 +24,7 @@ pub(super) fn wanted(block: &ChainBlock<'_>) -> Wanted {
 /// The logs that match, if these are all receipts of the block.
 pub(super) fn logs(
     rules: &Rules,
-    at: Point,
+    at: BlockRef,
     wanted: &Wanted,
     receipts: &BlockReceipts,
 ) -> Result<Vec<LocatedLog>, Refused> {
@@ -33,11 +34,11 @@ pub(super) fn logs(
     } else {
         receipts.verify(wanted.receipts_root, bloom)
     };
-    let verified = verified.map_err(|error| Refused::Answer(error.to_string()))?;
+    let verified = verified.map_err(AnswerError::Receipts)?;
     let claims = receipts.claims();
     let other = claims.iter().filter_map(|claims| claims.block_hash).find(|hash| *hash != at.hash);
-    if let Some(other) = other {
-        return Err(Refused::Answer(format!("they say that they are of block {other}")));
+    if let Some(claimed) = other {
+        return Err(AnswerError::ReceiptsOfOther { asked: at.hash, claimed }.into());
     }
     let proves_absence = rules.profile.at(at.number).bloom.proves_absence();
     if let (BloomAgreement::Missing { log_index, .. }, true) =

@@ -5,64 +5,62 @@ use std::collections::{HashMap, HashSet};
 use alloy_rlp::{BytesMut, Encodable as _, Header as RlpHeader};
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log, U256};
 use chainsieve::eth::bloom;
-use chainsieve::eth::header::HeaderBuf;
+use chainsieve::eth::follow::Update;
+use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
-use serde_json::Value;
-
-use super::blocks::Point;
 
 /// A block with so many blocks after it may be final.
-const FINAL_AFTER: usize = 4;
+const FINAL_AFTER: usize = 9;
 /// The contract that is asked about.
-pub(super) const ASKED: Address = Address::repeat_byte(0xaa);
+pub(crate) const ASKED: Address = Address::repeat_byte(0xaa);
 const OTHER: Address = Address::repeat_byte(0xbb);
 
 /// A log's place and its data, which is another for each log of the world.
-pub(super) type Key = (B256, u64);
+pub(crate) type Key = (B256, u64);
 
 #[derive(Debug, Clone)]
-pub(super) struct WorldBlock {
-    pub(super) at: Point,
-    pub(super) parent: B256,
-    pub(super) header: HeaderBuf,
-    pub(super) receipts: BlockReceipts,
+pub(crate) struct WorldBlock {
+    pub(crate) at: BlockRef,
+    pub(crate) parent: B256,
+    pub(crate) header: HeaderBuf,
+    pub(crate) receipts: BlockReceipts,
     /// Index in the block and data of each log of [`ASKED`].
-    pub(super) asked: Vec<(u64, Vec<u8>)>,
+    pub(crate) asked: Vec<(u64, Vec<u8>)>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct World {
-    pub(super) blocks: HashMap<B256, WorldBlock>,
+pub(crate) struct World {
+    pub(crate) blocks: HashMap<B256, WorldBlock>,
     /// From block 0 on.
-    pub(super) canonical: Vec<B256>,
+    pub(crate) canonical: Vec<B256>,
     /// The same of another node, which may be on another branch.
-    pub(super) elsewhere: Vec<B256>,
+    pub(crate) elsewhere: Vec<B256>,
     /// Receipts of these can't be had for now.
-    pub(super) withheld: HashSet<B256>,
+    pub(crate) withheld: HashSet<B256>,
     made: u64,
     /// Whether filters lack the bits of logs.
-    pub(super) unsound: bool,
+    pub(crate) unsound: bool,
 }
 
 impl World {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut world = Self::default();
         world.mine(0);
         world.elsewhere.clone_from(&world.canonical);
         world
     }
 
-    pub(super) fn head(&self) -> Point {
+    pub(crate) fn head(&self) -> BlockRef {
         let hash = *self.canonical.last().expect("there is always block 0");
-        Point { number: self.canonical.len() as u64 - 1, hash }
+        BlockRef { number: self.canonical.len() as u64 - 1, hash }
     }
 
-    pub(super) fn at(&self, number: u64) -> Option<&WorldBlock> {
+    pub(crate) fn at(&self, number: u64) -> Option<&WorldBlock> {
         self.blocks.get(self.canonical.get(usize::try_from(number).ok()?)?)
     }
 
     /// A block with so many transactions on top; the seed says which logs they have.
-    pub(super) fn mine(&mut self, seed: u8) {
+    pub(crate) fn mine(&mut self, seed: u8) {
         let number = self.canonical.len() as u64;
         let parent = self.canonical.last().copied().unwrap_or_default();
         self.made += 1;
@@ -94,40 +92,40 @@ impl World {
             other => panic!("no root: {other:?}"),
         };
         let header = header(parent, number, root, &block_bloom, self.made);
-        let at = Point { number, hash: header.hash() };
+        let at = BlockRef { number, hash: header.hash() };
         self.blocks.insert(at.hash, WorldBlock { at, parent, header, receipts, asked });
         self.canonical.push(at.hash);
     }
 
-    pub(super) fn mine_all(&mut self, seeds: &[u8]) {
+    pub(crate) fn mine_all(&mut self, seeds: &[u8]) {
         for &seed in seeds {
             self.mine(seed);
         }
     }
 
     /// Takes off so many blocks, but never block 0.
-    pub(super) fn revert(&mut self, depth: usize) {
+    pub(crate) fn revert(&mut self, depth: usize) {
         let kept = self.canonical.len().saturating_sub(depth).max(1);
         self.canonical.truncate(kept);
     }
 
     /// The other node answers from now on.
-    pub(super) fn fail_over(&mut self) {
+    pub(crate) fn fail_over(&mut self) {
         std::mem::swap(&mut self.canonical, &mut self.elsewhere);
     }
 
     /// The other node has the same chain as this one, for now.
-    pub(super) fn synchronise(&mut self) {
+    pub(crate) fn synchronise(&mut self) {
         self.elsewhere.clone_from(&self.canonical);
     }
 
     /// Receipts of the newest blocks, so many, can't be had; those of all others can.
-    pub(super) fn withhold(&mut self, count: usize) {
+    pub(crate) fn withhold(&mut self, count: usize) {
         self.withheld = self.canonical.iter().rev().take(count).copied().collect();
     }
 
     /// Mines until this chain is the longest that there ever was, and goes beyond a block.
-    pub(super) fn outgrow(&mut self, number: u64) {
+    pub(crate) fn outgrow(&mut self, number: u64) {
         let numbers = self.blocks.values().map(|block| block.at.number);
         let longest = numbers.chain([number]).max().unwrap_or(0);
         let mut seed = 0_u8;
@@ -138,29 +136,29 @@ impl World {
     }
 
     /// The block that both nodes call final.
-    pub(super) fn finalized(&self) -> Point {
+    pub(crate) fn finalized(&self) -> BlockRef {
         let both = self.canonical.iter().zip(&self.elsewhere).take_while(|(a, b)| a == b).count();
         let newest = self.canonical.len().min(self.elsewhere.len()).saturating_sub(FINAL_AFTER);
         self.at(both.min(newest).saturating_sub(1) as u64).expect("block 0 is common").at
     }
 
     /// The logs that are asked about in the blocks from `from` up to this one.
-    pub(super) fn logs_up_to(&self, mut at: Point, from: u64) -> HashMap<Key, Vec<u8>> {
+    pub(crate) fn logs_up_to(&self, mut at: BlockRef, from: u64) -> HashMap<Key, Vec<u8>> {
         let mut logs = HashMap::new();
         while at.number >= from {
             let block = &self.blocks[&at.hash];
             assert_eq!(block.at, at);
             logs.extend(block.asked.iter().map(|(index, data)| ((at.hash, *index), data.clone())));
             let Some(number) = at.number.checked_sub(1) else { break };
-            at = Point { number, hash: block.parent };
+            at = BlockRef { number, hash: block.parent };
         }
         logs
     }
 
     /// The last block of both chains.
-    pub(super) fn common(&self, mut at: Point) -> Point {
+    pub(crate) fn common(&self, mut at: BlockRef) -> BlockRef {
         while self.at(at.number).is_none_or(|block| block.at != at) {
-            at = Point { number: at.number - 1, hash: self.blocks[&at.hash].parent };
+            at = BlockRef { number: at.number - 1, hash: self.blocks[&at.hash].parent };
         }
         at
     }
@@ -217,69 +215,48 @@ fn header(
     HeaderBuf::from_rlp(rlp).expect("well-formed")
 }
 
-/// Who reads the lines, and keeps the last word for each log.
+/// A reader who keeps the last word for each log.
 #[derive(Debug, Default)]
-pub(super) struct Consumer {
-    pub(super) logs: HashMap<Key, Vec<u8>>,
-    /// Whether a line may come twice: after a kill.
-    pub(super) lenient: bool,
-    /// Block and log of the line before, if it was of the same kind.
-    before: Option<(bool, u64, u64)>,
-    pub(super) checkpoint: Option<Point>,
-    pub(super) reorgs: u64,
+pub(crate) struct Reader {
+    pub(crate) logs: HashMap<Key, Vec<u8>>,
+    /// Whether a log may come twice: after a kill.
+    pub(crate) lenient: bool,
+    pub(crate) last: Option<BlockRef>,
+    pub(crate) reorgs: u64,
 }
 
-impl Consumer {
-    /// Takes lines; a batch that was cut off by a kill may end anywhere.
-    pub(super) fn read(&mut self, text: &str) {
-        for line in text.lines() {
-            let line: Value = serde_json::from_str(line).expect("JSON");
-            let text = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
-            let number = |field: &str| {
-                u64::from_str_radix(text(field).trim_start_matches("0x"), 16).expect("a number")
-            };
-            if let Some(checkpoint) = line["block"].as_u64() {
-                let hash = text("hash").parse().expect("a hash");
-                self.checkpoint = Some(Point { number: checkpoint, hash });
-                self.before = None;
-                continue;
-            }
-            if line["reorg"].is_object() {
+impl Reader {
+    /// Takes an update; of its logs only so many, if a kill comes then.
+    pub(crate) fn read(&mut self, update: &Update, most: usize) {
+        let (logs, last) = match update {
+            Update::Removed(removed) => {
                 self.reorgs += 1;
-                self.before = None;
-                continue;
+                (&removed.logs, removed.last)
             }
-            if line["anchored"].is_object() {
-                continue;
-            }
-            assert_eq!(line["evidence"], "receipts");
-            let removed = line["removed"].as_bool().expect("removed");
-            let (block, index) = (number("blockNumber"), number("logIndex"));
-            let key = (text("blockHash").parse().expect("a hash"), index);
-            let data = hex::decode(&text("data")[2..]).expect("hex");
-            if let Some((removed_before, block_before, index_before)) = self.before {
-                let (before, now) = ((block_before, index_before), (block, index));
-                match (removed_before, removed) {
-                    (false, false) => assert!(before < now, "{before:?}, {now:?}"),
-                    (true, true) => assert!(before > now, "{before:?}, {now:?}"),
-                    (true, false) => {}
-                    (false, true) => panic!("removed without a reorganisation: {now:?}"),
-                }
-            }
-            self.before = Some((removed, block, index));
-            if removed {
+            Update::Blocks(blocks) => (&blocks.logs, Some(blocks.last)),
+            _ => return,
+        };
+        let is_removed = matches!(update, Update::Removed(_));
+        let mut before = None;
+        for log in logs.iter().take(most) {
+            assert_eq!(log.removed, is_removed);
+            let place = (log.block_number, log.log_index);
+            let in_order = before
+                .is_none_or(|before| if is_removed { before > place } else { before < place });
+            assert!(in_order, "{before:?}, {place:?}");
+            before = Some(place);
+            let key = (log.block_hash, log.log_index);
+            let data = log.log.data.data.to_vec();
+            if is_removed {
                 let was = self.logs.remove(&key);
-                assert!(self.lenient || was == Some(data), "what was printed is removed");
+                assert!(self.lenient || was == Some(data), "what was given out is taken back");
             } else {
                 let was = self.logs.insert(key, data);
                 assert!(self.lenient || was.is_none(), "a log comes once");
             }
         }
-    }
-
-    /// The process was killed: what comes next may come again.
-    pub(super) fn killed(&mut self) {
-        self.lenient = true;
-        self.before = None;
+        if most >= logs.len() {
+            self.last = last;
+        }
     }
 }

@@ -1,69 +1,157 @@
-//! What is asked next and what is printed next, from answers alone: no network, no clock.
-//!
-//! The driver asks what is [wanted](Machine::want), hands in what comes, and prints each
-//! [batch](Machine::batch) that is ready. Nothing that comes is believed: headers are linked to
-//! the blocks before, receipts are held against the root of their header.
+//! The chain that is followed: what leads to its head, which of its blocks have logs, and what is
+//! ready to be delivered. Nothing that comes is believed: headers are linked to the blocks before,
+//! receipts are checked against the root of their header.
 
-use chainsieve::alloy_primitives::{B256, b256};
-use chainsieve::eth::header::{ChainBlock, HeaderBuf, HeaderChain};
-use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve::eth::scan::Scanner;
-use chainsieve::simd::Backend;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
-use super::blocks::{Block, Blocks, Point, Work};
-use super::evidence;
-use super::fault::{Fault, Refused};
-use super::messages::{Batch, INDEXED, Reorg, Rules, STRETCH, Seen, Want};
+use alloy_primitives::{B256, b256};
 
-/// Bytes of receipts, as a forecast has them in JSON, that are asked for at a time.
+use super::blocks::{Block, Blocks, Work};
+use super::{AnswerError, Fault, Source, evidence};
+use crate::eth::chain_profile::ChainProfile;
+use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, HeaderChain};
+use crate::eth::log_query::{LogQuery, Semantics};
+use crate::eth::receipts::BlockReceipts;
+use crate::eth::scan::Scanner;
+use crate::simd::Backend;
+
+/// Headers requested at a time.
+const HEADERS: u64 = 8192;
+/// Blocks that an index is asked about at a time.
+const INDEXED: u64 = 1 << 20;
+/// Estimated bytes of receipts in JSON that are requested at a time.
 const RECEIPTS: u64 = 32 << 20;
-/// Root of no receipts.
+/// The root of no receipts: that of an empty trie, Yellow Paper 4.4.3.
 const NO_RECEIPTS: B256 =
     b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
 
-/// Headers from another branch down to the chain that is followed.
+/// What is followed, all of it known.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) query: LogQuery,
+    pub(super) semantics: Semantics,
+    pub(super) profile: ChainProfile,
+    /// The first header that is linked: before `from` where an anchor is.
+    pub(super) start: u64,
+    /// The first block whose logs are wanted.
+    pub(super) from: u64,
+    pub(super) to: Option<u64>,
+    pub(super) confirmations: u64,
+    pub(super) keep: usize,
+    /// Up to this block an index says which blocks are candidates.
+    pub(super) index_to: Option<u64>,
+    pub(super) anchors: Vec<BlockRef>,
+}
+
+/// What the chain needs to go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Want {
+    /// Headers by number.
+    Headers(RangeInclusive<u64>),
+    /// Candidates of an index.
+    Candidates(RangeInclusive<u64>),
+    /// A header by hash, on a branch.
+    Header(BlockRef),
+    /// The header that has this number now.
+    Check(u64),
+    /// Receipts of these blocks.
+    Receipts(Vec<BlockRef>),
+    /// A newer head.
+    Head,
+    /// Nothing: the last block was delivered.
+    End,
+}
+
+/// What is ready to be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Batch {
+    /// The logs of blocks that left the chain.
+    Reorg,
+    /// The first pending blocks, so many.
+    Blocks(usize),
+}
+
+/// Delivered blocks left the chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reorg {
+    /// The last block that stays; `None` if none does.
+    pub(super) ancestor: Option<BlockRef>,
+    /// Those that left, the highest first.
+    pub(super) removed: Vec<Block>,
+}
+
+/// The provider's head, seen from the chain that is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// The last block, or one after it.
+    Ahead,
+    /// One of the earlier blocks, or one before those that are kept: the provider lags.
+    Lagging,
+    /// On another branch.
+    Branch,
+}
+
+/// Why something that came is of no use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Another answer may be better.
+    Answer(Box<AnswerError>),
+    /// Nothing helps.
+    Fault(Box<Fault>),
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(Box::new(fault))
+    }
+}
+
+impl From<AnswerError> for Refused {
+    fn from(error: AnswerError) -> Self {
+        Self::Answer(Box::new(error))
+    }
+}
+
+/// Headers of another branch, down to the chain that is followed.
 #[derive(Debug, Clone)]
 struct Branch {
-    /// What comes next, going down.
-    next: Point,
+    /// The next one down.
+    next: BlockRef,
     /// The highest first.
     headers: Vec<HeaderBuf>,
 }
 
-/// The state.
+/// The chain that is followed.
 #[derive(Debug, Clone)]
-pub(super) struct Machine {
+pub(super) struct Chain {
     rules: Rules,
     scanner: Option<Scanner>,
     blocks: Blocks,
-    head: Option<Point>,
+    head: Option<BlockRef>,
     /// What the provider called finalised.
-    finalized_claim: Option<Point>,
+    finalized_claim: Option<BlockRef>,
     /// The highest block of this chain that was called so.
-    finalized: Option<Point>,
+    finalized: Option<BlockRef>,
     branch: Option<Branch>,
-    /// A block whose receipts don't come: it may have left the chain.
+    /// A block whose receipts do not come: it may have left the chain.
     doubted: Option<u64>,
     reorg: Option<Reorg>,
-    /// Anchors that were passed, and how many of them were said.
-    anchored: Option<Point>,
-    anchored_said: bool,
-    /// Blocks whose receipts were looked into.
+    /// The highest anchor that was passed, and whether it was reported.
+    anchored: Option<BlockRef>,
+    anchored_reported: bool,
+    /// The number of blocks whose receipts were verified.
     pub(super) examined: u64,
 }
 
-impl Machine {
-    #[cfg(test)]
-    pub(super) fn new(rules: Rules) -> Self {
-        Self::resume(rules, Blocks::default(), None, None)
-    }
-
-    /// Goes on from what an earlier process had printed.
+impl Chain {
+    /// Goes on from what an earlier run had delivered.
     pub(super) fn resume(
         rules: Rules,
         blocks: Blocks,
         reorg: Option<Reorg>,
-        anchored: Option<Point>,
+        anchored: Option<BlockRef>,
     ) -> Self {
         Self {
             rules,
@@ -76,7 +164,7 @@ impl Machine {
             doubted: None,
             reorg,
             anchored,
-            anchored_said: true,
+            anchored_reported: true,
             examined: 0,
         }
     }
@@ -89,11 +177,11 @@ impl Machine {
         &self.blocks
     }
 
-    pub(super) fn head(&self) -> Option<Point> {
+    pub(super) fn head(&self) -> Option<BlockRef> {
         self.head
     }
 
-    pub(super) fn finalized(&self) -> Option<Point> {
+    pub(super) fn finalized(&self) -> Option<BlockRef> {
         self.finalized
     }
 
@@ -101,22 +189,27 @@ impl Machine {
         self.reorg.as_ref()
     }
 
-    pub(super) fn anchored(&self) -> Option<Point> {
+    pub(super) fn anchored(&self) -> Option<BlockRef> {
         self.anchored
     }
 
     /// An anchor is a block of the chain: an index says so.
-    pub(super) fn anchor(&mut self, anchor: Point) {
+    pub(super) fn anchor(&mut self, anchor: BlockRef) {
         if self.anchored.is_none_or(|before| before.number < anchor.number) {
             self.anchored = Some(anchor);
-            self.anchored_said = false;
+            self.anchored_reported = false;
         }
     }
 
-    /// An anchor that was passed and not yet said.
-    pub(super) fn take_anchored(&mut self) -> Option<Point> {
-        let said = std::mem::replace(&mut self.anchored_said, true);
-        self.anchored.filter(|_| !said)
+    /// Whether an anchor was passed and not yet reported.
+    pub(super) fn is_anchor_unreported(&self) -> bool {
+        !self.anchored_reported
+    }
+
+    /// The highest anchor that was passed, if it was not yet reported.
+    pub(super) fn take_anchored(&mut self) -> Option<BlockRef> {
+        let was_reported = core::mem::replace(&mut self.anchored_reported, true);
+        self.anchored.filter(|_| !was_reported)
     }
 
     /// The number that the next block has.
@@ -124,10 +217,10 @@ impl Machine {
         self.blocks.last().map_or(self.rules.start, |last| last.number.saturating_add(1))
     }
 
-    /// Whether everything that was asked for is printed.
+    /// Whether everything that was asked for is delivered.
     pub(super) fn is_at_end(&self) -> bool {
-        let printed = self.blocks.last_printed().map(|last| last.number);
-        self.rules.to.is_some_and(|to| printed >= Some(to)) && self.reorg.is_none()
+        let delivered = self.blocks.last_delivered().map(|last| last.number);
+        self.rules.to.is_some_and(|to| delivered >= Some(to)) && self.reorg.is_none()
     }
 
     pub(super) fn want(&self) -> Want {
@@ -147,13 +240,13 @@ impl Machine {
         let next = self.next_number();
         let last = self.last_of_interest();
         if let Some(indexed) = self.rules.index_to.map(|to| to.min(last)).filter(|&to| next <= to) {
-            return Want::Index(next..=indexed.min(next.saturating_add(INDEXED - 1)));
+            return Want::Candidates(next..=indexed.min(next.saturating_add(INDEXED - 1)));
         }
         let is_last = self.blocks.last().is_some_and(|block| block.number == u64::MAX);
         match self.head {
-            // Behind the last number that there is comes none.
+            // After the last number that there is comes none.
             Some(head) if head.number.min(last) >= next && !is_last => {
-                Want::Headers(next..=head.number.min(last).min(next.saturating_add(STRETCH - 1)))
+                Want::Headers(next..=head.number.min(last).min(next.saturating_add(HEADERS - 1)))
             }
             _ => Want::Head,
         }
@@ -165,13 +258,13 @@ impl Machine {
         to.saturating_add(self.rules.confirmations)
     }
 
-    /// The last block that may be printed.
+    /// The last block that may be delivered.
     fn last_confirmed(&self) -> Option<u64> {
         let last = self.blocks.last()?.number.checked_sub(self.rules.confirmations)?;
         Some(last.min(self.rules.to.unwrap_or(u64::MAX)))
     }
 
-    fn wanted_receipts(&self) -> Vec<Point> {
+    fn wanted_receipts(&self) -> Vec<BlockRef> {
         let confirmed = self.last_confirmed();
         let pending = self.blocks.pending();
         let pending = pending.take_while(|block| Some(block.at.number) <= confirmed);
@@ -188,7 +281,7 @@ impl Machine {
     }
 
     /// The provider's head.
-    pub(super) fn on_head(&mut self, head: Point) -> Seen {
+    pub(super) fn on_head(&mut self, head: BlockRef) -> Seen {
         let Some(last) = self.blocks.last() else {
             self.head = Some(head);
             return Seen::Ahead;
@@ -200,17 +293,17 @@ impl Machine {
         let first = self.blocks.first().map_or(0, |first| first.number);
         let lowest = self.rules.index_to.map_or(first, |to| first.max(to));
         if self.blocks.has(head) || head.number < lowest {
-            return Seen::Behind;
+            return Seen::Lagging;
         }
         if self.branch.is_none() {
             self.branch = Some(Branch { next: head, headers: Vec::new() });
         }
         self.head = Some(head);
-        Seen::Other
+        Seen::Branch
     }
 
     /// What the provider calls finalised.
-    pub(super) fn on_finalized(&mut self, point: Point) {
+    pub(super) fn on_finalized(&mut self, point: BlockRef) {
         if self.finalized_claim.is_none_or(|claim| claim.number <= point.number) {
             self.finalized_claim = Some(point);
         }
@@ -219,9 +312,10 @@ impl Machine {
 
     fn finalize(&mut self) {
         let Some(claim) = self.finalized_claim else { return };
-        let printed = self.blocks.last_printed().is_some_and(|last| last.number >= claim.number);
+        let delivered =
+            self.blocks.last_delivered().is_some_and(|last| last.number >= claim.number);
         let is_new = self.finalized.is_none_or(|before| before.number < claim.number);
-        if printed && is_new && self.blocks.has(claim) {
+        if delivered && is_new && self.blocks.has(claim) {
             self.finalized = Some(claim);
             self.blocks.finalize(claim.number);
         }
@@ -235,10 +329,10 @@ impl Machine {
         let Some(first) = headers.first().map(HeaderBuf::view) else { return Ok(()) };
         if first.number() != self.next_number() {
             let (asked, number) = (self.next_number(), first.number());
-            return Err(Refused::Answer(format!("block {number}, and {asked} was asked for")));
+            return Err(AnswerError::OtherNumber { asked, found: number }.into());
         }
         if self.blocks.last().is_some_and(|last| last.hash != first.parent_hash()) {
-            let next = Point { number: first.number(), hash: first.hash() };
+            let next = BlockRef { number: first.number(), hash: first.hash() };
             self.branch = Some(Branch { next, headers: Vec::new() });
             return self.on_header(&headers[0]);
         }
@@ -247,27 +341,22 @@ impl Machine {
         let linked = chain.extend(Backend::best(), &views);
         self.extend(&chain)?;
         // What does not follow is of another branch: asked for again, it shows.
-        linked.map_err(|error| Refused::Answer(error.to_string()))
+        Ok(linked.map_err(AnswerError::Unlinked)?)
     }
 
     /// A header by hash, which a branch goes on with.
     pub(super) fn on_header(&mut self, header: &HeaderBuf) -> Result<(), Refused> {
         let Some(branch) = &mut self.branch else { return Ok(()) };
         let view = header.view();
-        let found = Point { number: view.number(), hash: header.hash() };
+        let found = BlockRef::from(header);
         if found != branch.next {
-            let Point { number, hash } = branch.next;
-            let error = format!(
-                "block {}, {}, and {number}, {hash}, was asked for",
-                found.number, found.hash
-            );
-            return Err(Refused::Answer(error));
+            return Err(AnswerError::OtherBlock { asked: branch.next.hash, found }.into());
         }
         branch.headers.push(header.clone());
         let parent =
-            found.number.checked_sub(1).map(|number| Point { number, hash: view.parent_hash() });
+            found.number.checked_sub(1).map(|number| BlockRef { number, hash: view.parent_hash() });
         let first = self.blocks.first().unwrap_or(found);
-        let can_replace_all = !self.blocks.has_let_go() && found.number <= first.number;
+        let can_replace_all = !self.blocks.has_dropped() && found.number <= first.number;
         if parent.is_some_and(|parent| self.blocks.has(parent)) {
             return self.join(parent);
         }
@@ -275,29 +364,27 @@ impl Machine {
             return self.join(None);
         }
         match parent {
-            Some(parent) if parent.number > first.number || !self.blocks.has_let_go() => {
+            Some(parent) if parent.number > first.number || !self.blocks.has_dropped() => {
                 branch.next = parent;
                 Ok(())
             }
             _ => Err(Fault::TooDeep {
                 branch: parent.unwrap_or(found),
                 first,
-                printed: self.blocks.last_printed().map(|last| last.number),
-                finalized: self.finalized.map(|finalized| finalized.number),
+                finalized: self.finalized.filter(|finalized| finalized.number >= first.number),
             }
             .into()),
         }
     }
 
-    /// Receipts of a block don't come. A longer branch does not show by itself as long as they are
-    /// waited for.
-    pub(super) fn doubt(&mut self, at: Point) {
+    /// Receipts of a block do not come. While they are waited for, a longer branch would go unseen.
+    pub(super) fn doubt(&mut self, at: BlockRef) {
         self.doubted = self.blocks.has(at).then_some(at.number);
     }
 
     /// The header that has the number of a block in doubt.
     pub(super) fn on_check(&mut self, header: &HeaderBuf) -> Result<(), Refused> {
-        let found = Point { number: header.view().number(), hash: header.hash() };
+        let found = BlockRef::from(header);
         let asked = self.doubted.take();
         if asked != Some(found.number) || self.blocks.has(found) || self.branch.is_some() {
             return Ok(());
@@ -306,32 +393,31 @@ impl Machine {
         self.on_header(header)
     }
 
-    /// What leads to the head can't be had: the provider may have thought better of it.
+    /// What leads to the head cannot be had: the provider may have left that branch.
     pub(super) fn forget_head(&mut self) {
         self.branch = None;
         self.doubted = None;
         self.head = self.blocks.last();
     }
 
-    /// Goes over to the branch, which parts behind `ancestor`.
-    fn join(&mut self, ancestor: Option<Point>) -> Result<(), Refused> {
+    /// Changes to the branch, which leaves the chain after `ancestor`.
+    fn join(&mut self, ancestor: Option<BlockRef>) -> Result<(), Refused> {
         let Some(mut branch) = self.branch.take() else { return Ok(()) };
         if let Some(anchor) = self.anchored
             && ancestor.is_none_or(|ancestor| ancestor.number < anchor.number)
         {
-            let ancestor = ancestor.map(|ancestor| ancestor.number);
-            return Err(Fault::BelowAnchor { anchor, ancestor }.into());
+            return Err(Fault::BeforeAnchor(anchor).into());
         }
         branch.headers.reverse();
         let views: Vec<_> = branch.headers.iter().map(HeaderBuf::view).collect();
         let mut chain = HeaderChain::new();
         let linked = chain.extend(Backend::best(), &views);
-        linked.map_err(|error| Refused::Answer(error.to_string()))?;
+        linked.map_err(AnswerError::Unlinked)?;
         self.check_anchors(&chain)?;
         let removed = self.blocks.cut(ancestor.map(|ancestor| ancestor.number));
         if !removed.is_empty() {
             match &mut self.reorg {
-                // Nothing of the one before was printed yet.
+                // Nothing of the one before was delivered yet.
                 Some(reorg) => {
                     reorg.removed.extend(removed);
                     reorg.ancestor = ancestor;
@@ -342,7 +428,7 @@ impl Machine {
         self.extend(&chain)
     }
 
-    /// Links consecutive headers behind the last block.
+    /// Links consecutive headers after the last block.
     fn extend(&mut self, chain: &HeaderChain) -> Result<(), Refused> {
         self.check_anchors(chain)?;
         let compiled = self.rules.query.compile(Backend::best());
@@ -351,14 +437,14 @@ impl Machine {
         let mut candidates = scanner.candidates(chain.blooms()).into_iter().peekable();
         for (index, block) in chain.blocks().enumerate() {
             let is_candidate = candidates.next_if_eq(&index).is_some();
-            let at = Point { number: block.number, hash: block.hash };
+            let at = BlockRef { number: block.number, hash: block.hash };
             let mut known = Block::without_logs(at);
             if self.wants_receipts(&block, is_candidate) {
                 known.work = Work::Wanted(Box::new(evidence::wanted(&block)));
             }
             if self.rules.anchors.contains(&at) {
                 self.anchored = Some(at);
-                self.anchored_said = false;
+                self.anchored_reported = false;
             }
             self.blocks.push(known);
         }
@@ -366,12 +452,12 @@ impl Machine {
     }
 
     /// The candidates up to a block, as an index has them: each with the hash that it has there.
-    pub(super) fn on_index(&mut self, candidates: &[HeaderBuf], end: Point) {
+    pub(super) fn on_index(&mut self, candidates: &[HeaderBuf], end: BlockRef) {
         for header in candidates {
             let mut chain = HeaderChain::new();
             if chain.extend(Backend::best(), &[header.view()]).is_ok() {
                 for block in chain.blocks() {
-                    let at = Point { number: block.number, hash: block.hash };
+                    let at = BlockRef { number: block.number, hash: block.hash };
                     let mut known = Block::without_logs(at);
                     if self.wants_receipts(&block, true) {
                         known.work = Work::Wanted(Box::new(evidence::wanted(&block)));
@@ -393,11 +479,12 @@ impl Machine {
             && block.receipts_root != NO_RECEIPTS
     }
 
-    fn check_anchors(&self, chain: &HeaderChain) -> Result<(), Fault> {
+    fn check_anchors(&self, chain: &HeaderChain) -> Result<(), Refused> {
         for &anchor in &self.rules.anchors {
             match chain.block(anchor.number) {
                 Some(block) if block.hash != anchor.hash => {
-                    return Err(Fault::Anchor { anchor, found: block.hash });
+                    let (found, of) = (block.hash, Source::Provider);
+                    return Err(Fault::OtherThanAnchor { anchor, found, of }.into());
                 }
                 _ => {}
             }
@@ -408,7 +495,7 @@ impl Machine {
     /// Receipts of a block; of one that left the chain since they are of no use.
     pub(super) fn on_receipts(
         &mut self,
-        at: Point,
+        at: BlockRef,
         receipts: &BlockReceipts,
     ) -> Result<(), Refused> {
         let Some(block) = self.blocks.get_mut(at.number).filter(|block| block.at == at) else {
@@ -421,7 +508,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What can be printed now.
+    /// What can be delivered now.
     pub(super) fn batch(&self) -> Option<Batch> {
         if self.reorg.is_some() {
             return Some(Batch::Reorg);
@@ -434,15 +521,15 @@ impl Machine {
         }
     }
 
-    /// The batch was printed.
+    /// The batch was delivered.
     pub(super) fn settle(&mut self, batch: Batch) {
         match batch {
             Batch::Reorg => self.reorg = None,
-            Batch::Blocks(count) => self.blocks.print(count, self.rules.keep),
+            Batch::Blocks(count) => self.blocks.deliver(count, self.rules.keep),
         }
-        let printed = self.blocks.last_printed();
+        let delivered = self.blocks.last_delivered();
         if let Some(to) =
-            self.rules.index_to.filter(|&to| printed.is_some_and(|at| at.number >= to))
+            self.rules.index_to.filter(|&to| delivered.is_some_and(|at| at.number >= to))
         {
             // Where blocks are left out, no branch is followed.
             self.blocks.finalize(to);

@@ -1,0 +1,212 @@
+//! What outlives a run: what is followed, from where, and what was given out.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use super::blocks::{Block, Blocks, Work};
+use super::chain::{Batch, Chain, Reorg};
+use crate::eth::header::BlockRef;
+use crate::eth::log::LocatedLog;
+use crate::eth::log_query::Semantics;
+
+const VERSION: u32 = 1;
+
+/// What outlives a run of a [`Follower`](super::Follower): what is followed, from where, and which
+/// blocks were given out, with their logs as far back as a reorganisation is followed.
+///
+/// It is one JSON object ([`to_json`](Self::to_json)); its size goes with the logs of the blocks
+/// that are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    pub(super) subject: Subject,
+    pub(super) has_dropped: bool,
+    pub(super) blocks: Vec<Block>,
+    pub(super) reorg: Option<Reorg>,
+    pub(super) anchored: Option<BlockRef>,
+}
+
+/// What a cursor is of: another follower may not go on with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Subject {
+    pub(super) chain_id: u64,
+    /// The query without its range, as `eth_getLogs` takes it.
+    pub(super) query: String,
+    pub(super) semantics: Semantics,
+    /// The first block that is linked.
+    pub(super) start: u64,
+    /// The first block whose logs are wanted.
+    pub(super) from: u64,
+}
+
+/// Why a text is not a cursor.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CursorError {
+    /// Not JSON, or a member is missing or of another kind.
+    #[error("not a cursor: {0}")]
+    Json(String),
+    /// A version that is not known here.
+    #[error("version {0} of the format; this reads version {VERSION}")]
+    Version(u32),
+    /// A log that cannot be read, or of another block.
+    #[error("block {block}: {reason}")]
+    Log {
+        /// The block.
+        block: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Blocks that are not in order.
+    #[error("block {after} after block {before}")]
+    Order {
+        /// The number of a block.
+        before: u64,
+        /// That of the block after it.
+        after: u64,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    version: u32,
+    subject: Subject,
+    let_go: bool,
+    blocks: Vec<WireBlock>,
+    reorg: Option<WireReorg>,
+    anchored: Option<BlockRef>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireBlock {
+    number: u64,
+    hash: alloy_primitives::B256,
+    /// Whether it may have been given out, and that was not acknowledged.
+    unsure: bool,
+    logs: Vec<Box<RawValue>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireReorg {
+    ancestor: Option<BlockRef>,
+    removed: Vec<WireBlock>,
+}
+
+impl WireBlock {
+    fn of(block: &Block) -> Self {
+        let BlockRef { number, hash } = block.at;
+        // A log's JSON is JSON.
+        let logs = block.logs().iter().filter_map(|log| RawValue::from_string(log.to_json()).ok());
+        Self { number, hash, unsure: block.unsure, logs: logs.collect() }
+    }
+
+    fn read(self) -> Result<Block, CursorError> {
+        let Self { number, hash, unsure, logs } = self;
+        let error = |reason: String| CursorError::Log { block: number, reason };
+        let mut read = Vec::with_capacity(logs.len());
+        for log in logs {
+            let log =
+                LocatedLog::from_json(log.get()).map_err(|problem| error(problem.to_string()))?;
+            if (log.block_number, log.block_hash) != (number, hash) {
+                return Err(error("a log of another block".into()));
+            }
+            read.push(log);
+        }
+        Ok(Block { at: BlockRef { number, hash }, work: Work::Logs(read), unsure })
+    }
+}
+
+impl Cursor {
+    /// What is to be stored before `upcoming` is given out, or when nothing is.
+    pub(super) fn before(chain: &Chain, subject: &Subject, upcoming: Option<Batch>) -> Self {
+        let blocks = chain.blocks();
+        let count = match upcoming {
+            Some(Batch::Blocks(count)) => count,
+            Some(Batch::Reorg) | None => 0,
+        };
+        let sure = blocks.delivered().cloned();
+        let pending = blocks.pending().enumerate();
+        let unsure = pending.take_while(|(index, block)| *index < count || block.unsure);
+        let unsure = unsure.map(|(_, block)| Block { unsure: true, ..block.clone() });
+        Self {
+            subject: subject.clone(),
+            has_dropped: blocks.has_dropped(),
+            blocks: sure.chain(unsure).collect(),
+            reorg: chain.pending_reorg().cloned(),
+            anchored: chain.anchored(),
+        }
+    }
+
+    /// The first block whose logs are given out.
+    pub fn from(&self) -> u64 {
+        self.subject.from
+    }
+
+    /// The last block that was given out and acknowledged; `None` before the first.
+    pub fn last(&self) -> Option<BlockRef> {
+        self.blocks.iter().take_while(|block| !block.unsure).last().map(|block| block.at)
+    }
+
+    pub(super) fn blocks(self) -> Blocks {
+        let delivered = self.blocks.iter().take_while(|block| !block.unsure).count();
+        Blocks::of(self.blocks, delivered, self.has_dropped)
+    }
+
+    /// The cursor as JSON.
+    pub fn to_json(&self) -> String {
+        let wire = Wire {
+            version: VERSION,
+            subject: self.subject.clone(),
+            let_go: self.has_dropped,
+            blocks: self.blocks.iter().map(WireBlock::of).collect(),
+            reorg: self.reorg.as_ref().map(|reorg| WireReorg {
+                ancestor: reorg.ancestor,
+                removed: reorg.removed.iter().map(WireBlock::of).collect(),
+            }),
+            anchored: self.anchored,
+        };
+        serde_json::to_string(&wire).expect("numbers, hashes and JSON")
+    }
+
+    /// Reads what [`to_json`](Self::to_json) wrote.
+    ///
+    /// # Errors
+    /// [`CursorError`] names what is wrong.
+    pub fn from_json(text: &str) -> Result<Self, CursorError> {
+        #[derive(Deserialize)]
+        struct Head {
+            version: u32,
+        }
+        let json = |error: serde_json::Error| CursorError::Json(error.to_string());
+        let Head { version } = serde_json::from_str(text).map_err(json)?;
+        if version != VERSION {
+            return Err(CursorError::Version(version));
+        }
+        let wire: Wire = serde_json::from_str(text).map_err(json)?;
+        let read = |blocks: Vec<WireBlock>| {
+            blocks.into_iter().map(WireBlock::read).collect::<Result<Vec<_>, _>>()
+        };
+        let blocks = read(wire.blocks)?;
+        for pair in blocks.windows(2) {
+            let [before, after] = pair else { continue };
+            if before.at.number >= after.at.number || (before.unsure && !after.unsure) {
+                let (before, after) = (before.at.number, after.at.number);
+                return Err(CursorError::Order { before, after });
+            }
+        }
+        let reorg = wire
+            .reorg
+            .map(|WireReorg { ancestor, removed }| Ok(Reorg { ancestor, removed: read(removed)? }));
+        Ok(Self {
+            subject: wire.subject,
+            has_dropped: wire.let_go,
+            blocks,
+            reorg: reorg.transpose()?,
+            anchored: wire.anchored,
+        })
+    }
+}

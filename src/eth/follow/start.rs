@@ -1,0 +1,185 @@
+//! What is settled before anything is followed: numbers in place of tags and hashes, and whether
+//! anchors, the index, the provider and an earlier run are of one chain.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::chain::Rules;
+use super::cursor::{Cursor, Subject};
+use super::{Config, Fault, Indexed, Note, Question, Source};
+use crate::eth::chain_profile::Stretch;
+use crate::eth::header::{BlockRef, HeaderBuf};
+use crate::eth::log_query::{BlockSelection, BlockTag};
+
+/// What is known so far.
+#[derive(Debug, Clone)]
+pub(super) struct Start {
+    tag: BlockTag,
+    to: Option<u64>,
+    from: Option<u64>,
+    /// The anchors' blocks, in the order of the hashes.
+    anchors: Vec<BlockRef>,
+    /// The last block of the cursor, until it is compared with the index.
+    left: Option<BlockRef>,
+    /// Whether the index is of no use: it does not hold the last block of the cursor, so that only
+    /// linking shows where the chains part.
+    leaves_index_out: bool,
+    /// Whether the provider has the index's last block.
+    is_index_shared: bool,
+    /// How many of the anchors were compared with the index, of those that are its to compare.
+    compared: usize,
+    /// The highest anchor that the index holds.
+    indexed_anchor: Option<BlockRef>,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(super) enum Next {
+    Ask(Question),
+    Note(Note),
+    Done,
+}
+
+impl Start {
+    pub(super) fn new(tag: BlockTag, to: Option<u64>, left: Option<&Cursor>) -> Self {
+        Self {
+            tag,
+            to,
+            from: left.map(Cursor::from),
+            anchors: Vec::new(),
+            left: left.and_then(|left| left.blocks.last()).map(|block| block.at),
+            leaves_index_out: false,
+            is_index_shared: false,
+            compared: 0,
+            indexed_anchor: None,
+        }
+    }
+
+    /// The blocks of the index that are of use.
+    fn index(&self, config: &Config) -> Option<Indexed> {
+        let is_of_use = |index: &Indexed| {
+            !self.leaves_index_out && self.from.is_some_and(|from| from <= index.last.number)
+        };
+        config.index.filter(is_of_use)
+    }
+
+    fn indexed_anchors<'a>(&'a self, config: &Config) -> impl Iterator<Item = BlockRef> + 'a {
+        let to = self.index(config).map(|index| index.last.number);
+        self.anchors.iter().copied().filter(move |anchor| Some(anchor.number) <= to)
+    }
+
+    pub(super) fn next(&mut self, config: &Config) -> Result<Next, Box<Fault>> {
+        let from = match (self.from, self.tag) {
+            (Some(from), _) | (None, BlockTag::Number(from)) => from,
+            (None, BlockTag::Earliest) => 0,
+            (None, tag) => return Ok(Next::Ask(Question::Block(tag))),
+        };
+        self.from = Some(from);
+        if let Some(to) = self.to.filter(|&to| to < from) {
+            return Err(Fault::EmptyRange { from, to }.into());
+        }
+        if let Some(hash) = config.anchors.get(self.anchors.len()) {
+            return Ok(Next::Ask(Question::Header(*hash)));
+        }
+        if let Some(index) = config.index.filter(|index| index.first > from) {
+            return Err(Fault::IndexBegins { first: index.first, from }.into());
+        }
+        let Some(index) = self.index(config) else { return Ok(Next::Done) };
+        let to = index.last.number;
+        if !self.is_index_shared {
+            let proves = |stretch: &Stretch| stretch.first > to || stretch.bloom.proves_absence();
+            let later = config.profile.stretches().iter().filter(|stretch| stretch.first > from);
+            let is_sound = config.profile.at(from).bloom.proves_absence();
+            if !is_sound || !later.into_iter().all(proves) {
+                return Err(Fault::IndexUnsound(to).into());
+            }
+            return Ok(Next::Ask(Question::Headers(to..=to)));
+        }
+        if let Some(last) = self.left.filter(|last| last.number <= to) {
+            if last.number >= index.first {
+                return Ok(Next::Ask(Question::IndexedBlock(last.number)));
+            }
+            self.leaves_index_out = true;
+            return Ok(Next::Done);
+        }
+        let anchor = self.indexed_anchors(config).nth(self.compared);
+        match anchor {
+            None => Ok(Next::Done),
+            Some(anchor) if anchor.number < index.first => {
+                self.compared += 1;
+                Ok(Next::Note(Note::AnchorNotCompared(anchor)))
+            }
+            Some(anchor) => Ok(Next::Ask(Question::IndexedBlock(anchor.number))),
+        }
+    }
+
+    /// The block that the tag names now.
+    pub(super) fn on_block(&mut self, at: BlockRef) {
+        self.from = Some(at.number);
+    }
+
+    /// The header of the next anchor, which has its hash.
+    pub(super) fn on_anchor(&mut self, at: BlockRef) {
+        self.anchors.push(at);
+    }
+
+    /// The provider's header at the index's last block.
+    pub(super) fn on_header(
+        &mut self,
+        header: &HeaderBuf,
+        config: &Config,
+    ) -> Result<(), Box<Fault>> {
+        let Some(index) = self.index(config) else { return Ok(()) };
+        let theirs = header.hash();
+        if theirs != index.last.hash {
+            return Err(Fault::OtherThanIndex { ours: index.last, theirs }.into());
+        }
+        self.is_index_shared = true;
+        Ok(())
+    }
+
+    /// The index's block at the number of the cursor's last block, or else of the next anchor.
+    pub(super) fn on_indexed(&mut self, at: BlockRef, config: &Config) -> Result<(), Box<Fault>> {
+        if let Some(last) = self.left.take_if(|last| last.number == at.number) {
+            self.leaves_index_out = at != last;
+            return Ok(());
+        }
+        let Some(anchor) = self.indexed_anchors(config).nth(self.compared) else { return Ok(()) };
+        if at != anchor {
+            return Err(Fault::OtherThanAnchor { anchor, found: at.hash, of: Source::Index }.into());
+        }
+        self.compared += 1;
+        self.indexed_anchor = self.indexed_anchor.max(Some(anchor));
+        Ok(())
+    }
+
+    /// The highest anchor that the index holds.
+    pub(super) fn indexed_anchor(&self) -> Option<BlockRef> {
+        self.indexed_anchor
+    }
+
+    pub(super) fn anchors(&self) -> &[BlockRef] {
+        &self.anchors
+    }
+
+    /// All of it, once nothing is left to ask.
+    pub(super) fn rules(&self, config: &Config, left: Option<&Subject>) -> Rules {
+        let from = self.from.unwrap_or(0);
+        let index_to = self.index(config).map(|index| index.last.number);
+        let later = self.anchors.iter().copied().filter(|anchor| Some(anchor.number) > index_to);
+        let anchors: Vec<_> = later.collect();
+        let lowest = anchors.iter().map(|anchor| anchor.number).fold(from, u64::min);
+        Rules {
+            query: config.query.clone().in_blocks(BlockSelection::default()),
+            semantics: config.semantics,
+            profile: config.profile.clone(),
+            start: left.map_or(lowest, |left| left.start),
+            from,
+            to: self.to,
+            confirmations: config.confirmations,
+            keep: config.keep,
+            index_to,
+            anchors,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! A follower with its provider, its storage and whoever reads its updates.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
+use chainsieve::eth::follow::{
+    Action, Answer, Config, Cursor, Event, Failure, Fault, Follower, Note, Question, QuestionId,
+    StoreId, Update, UpdateId,
+};
+use chainsieve::eth::header::{BlockRef, HeaderBuf};
+use chainsieve::eth::log_query::{BlockTag, LogQuery};
+use chainsieve::eth::receipts::BlockReceipts;
+
+use super::world::{ASKED, Reader, World};
+
+pub(crate) const KEEP: usize = 12;
+/// An answer without anything odd.
+pub(crate) const TRUE: u8 = 254;
+
+pub(crate) fn config(bloom: BloomSoundness) -> Config {
+    let profile = ChainProfile::assumed("test", bloom, ReceiptsScope::EveryLog);
+    let mut config = Config::new(1, profile, LogQuery::new().from_block(0).address(ASKED));
+    config.keep = KEEP;
+    config.tries = u32::MAX;
+    config
+}
+
+/// When a kill comes, counted from now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kill {
+    /// When the next cursor is to be stored: it is not.
+    BeforeStore,
+    /// When it is stored, and nothing is given out.
+    AfterStore,
+    /// When the reader has so many logs of the next update.
+    InUpdate(usize),
+    /// When the reader has the next update, and has not said so.
+    AfterUpdate,
+}
+
+/// All that a process is, and what outlives it.
+pub(crate) struct Run {
+    config: Config,
+    pub(crate) follower: Follower,
+    actions: VecDeque<Action>,
+    asked: Option<(QuestionId, Question)>,
+    stored: Option<String>,
+    /// Cursors are durable only when something waits for them.
+    pub(crate) stores_late: bool,
+    /// How long an answer takes.
+    pub(crate) latency: Duration,
+    late: Vec<(StoreId, String)>,
+    pub(crate) reader: Reader,
+    /// The first block, as the first update had it.
+    pub(crate) told: Option<u64>,
+    pub(crate) anchored: Vec<BlockRef>,
+    pub(crate) kill: Option<Kill>,
+    pub(crate) ended: Option<Result<(), Fault>>,
+    pub(crate) notes: Vec<Note>,
+    /// The most blocks that were kept.
+    pub(crate) most: usize,
+    now: Duration,
+}
+
+impl Run {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            follower: Follower::new(config.clone(), None).unwrap(),
+            config,
+            actions: VecDeque::new(),
+            asked: None,
+            stored: None,
+            stores_late: false,
+            latency: Duration::ZERO,
+            late: Vec::new(),
+            reader: Reader::default(),
+            told: None,
+            anchored: Vec::new(),
+            kill: None,
+            ended: None,
+            notes: Vec::new(),
+            most: 0,
+            now: Duration::from_secs(1),
+        }
+    }
+
+    /// The process ends here, and another one reads what is stored.
+    pub(crate) fn kill(&mut self) {
+        let cursor = self.stored.as_deref().map(|text| Cursor::from_json(text).unwrap());
+        if let (Some(cursor), Some(text)) = (&cursor, &self.stored) {
+            assert_eq!(&cursor.to_json(), text);
+        }
+        self.follower = Follower::new(self.config.clone(), cursor).unwrap();
+        self.actions.clear();
+        self.late.clear();
+        self.asked = None;
+        self.kill = None;
+        // A cursor that is stored with the logs tells exactly which they are.
+        self.reader.lenient = self.config.stored;
+    }
+
+    /// Another process goes on, set up in another way.
+    pub(crate) fn resume(&mut self, config: Config) {
+        self.config = config;
+        self.kill();
+    }
+
+    fn handle(&mut self, event: Event<'_>) {
+        let actions = self.follower.handle(event, self.now);
+        self.actions.extend(actions);
+        self.most = self.most.max(self.follower.num_kept());
+    }
+
+    /// Carries out what the follower wants.
+    fn act(&mut self) {
+        while let Some(action) = self.actions.pop_front() {
+            match action {
+                Action::Ask(id, question) => self.asked = Some((id, question)),
+                Action::Store(id, cursor) => {
+                    if let Some(Kill::BeforeStore) = self.kill {
+                        return self.kill();
+                    }
+                    self.late.push((id, cursor.to_json()));
+                    if !self.stores_late {
+                        self.store();
+                    }
+                    if let Some(Kill::AfterStore) = self.kill {
+                        return self.kill();
+                    }
+                }
+                Action::Update(id, update) => {
+                    if self.update(id, &update) {
+                        return self.kill();
+                    }
+                }
+                Action::Note(note) => self.notes.push(note),
+                Action::End(ended) => {
+                    assert!(self.actions.is_empty(), "nothing comes after the end");
+                    self.store();
+                    self.ended = Some(ended);
+                }
+                other => panic!("an unknown action: {other:?}"),
+            }
+        }
+    }
+
+    /// Gives an update to the reader. Returns whether a kill comes then.
+    fn update(&mut self, id: UpdateId, update: &Update) -> bool {
+        if !self.config.stored {
+            // In one transaction with the cursor.
+            if matches!(self.kill, Some(Kill::BeforeStore | Kill::InUpdate(_))) {
+                return true;
+            }
+            self.stored = self.follower.cursor().map(|cursor| cursor.to_json());
+        }
+        if let Update::Started(started) = update {
+            let told = *self.told.get_or_insert(started.from);
+            assert_eq!(told, started.from, "it starts elsewhere than it said");
+        }
+        if let Update::Anchored(anchor) = update {
+            self.anchored.push(*anchor);
+        }
+        match self.kill {
+            Some(Kill::InUpdate(most)) => self.reader.read(update, most),
+            _ => self.reader.read(update, usize::MAX),
+        }
+        if matches!(self.kill, Some(Kill::InUpdate(_) | Kill::AfterUpdate)) {
+            return true;
+        }
+        self.handle(Event::Acknowledged(id));
+        false
+    }
+
+    fn store(&mut self) {
+        for (id, text) in std::mem::take(&mut self.late) {
+            self.stored = Some(text);
+            self.handle(Event::Stored(id));
+        }
+    }
+
+    fn answer(&mut self, id: QuestionId, answer: Answer<'_>) {
+        self.handle(Event::Answer(id, answer));
+    }
+
+    /// What was given out are exactly the logs of the chain of the last block.
+    fn check(&self, world: &World) {
+        if let (Some(last), Some(from), false) = (self.reader.last, self.told, self.reader.lenient)
+        {
+            assert_eq!(self.reader.logs, world.logs_up_to(last, from));
+        }
+    }
+
+    /// One question and its answer. `odd` makes the answer less than it should be.
+    pub(crate) fn step(&mut self, world: &World, odd: u8) {
+        self.act();
+        if self.ended.is_some() {
+            return;
+        }
+        self.now += self.latency;
+        let Some((id, question)) = self.asked.take() else {
+            if !self.late.is_empty() {
+                self.store();
+            } else if let Some(at) = self.follower.wake_at() {
+                self.now = self.now.max(at);
+                self.handle(Event::Tick);
+            } else {
+                self.handle(Event::Tick);
+            }
+            self.act();
+            return self.check(world);
+        };
+        match &question {
+            Question::Block(tag) => self.block(world, id, *tag, odd),
+            Question::Headers(numbers) => {
+                let mut headers: Vec<_> = numbers
+                    .clone()
+                    .map_while(|number| Some(world.at(number)?.header.clone()))
+                    .collect();
+                if odd == 1 && headers.len() > 2 {
+                    // Two nodes behind one address: the last is of another block.
+                    let last = headers.len() - 1;
+                    headers[last] = headers[0].clone();
+                }
+                for part in headers.chunks(3) {
+                    self.answer(id, Answer::Headers(part));
+                }
+                self.answer(id, Answer::Complete);
+            }
+            Question::Header(hash) => {
+                // Of what left its chain the node has neither headers nor receipts.
+                let block = world.canonical.contains(hash).then(|| &world.blocks[hash]);
+                let header = block.map(|block| &block.header).filter(|_| odd != 2);
+                self.answer(id, Answer::Header(header));
+            }
+            Question::Receipts(blocks) => self.receipts(world, id, blocks, odd),
+            Question::ReceiptsEachWay(at) => {
+                let other = &world.blocks[&world.canonical[0]].receipts;
+                let right = receipts(world, *at);
+                if odd == 5 || odd == TRUE {
+                    self.answer(id, Answer::ReceiptsBy("a", Ok(Some(other))));
+                    self.answer(id, Answer::ReceiptsBy("b", Ok(right)));
+                }
+                // If that was right, this comes too late.
+                self.answer(id, Answer::Complete);
+            }
+            Question::Candidates(numbers) => {
+                // Every third block besides the right ones: filters say "maybe" too often.
+                let end = world.at(*numbers.end()).unwrap().at;
+                let asked = numbers
+                    .clone()
+                    .filter_map(|number| world.at(number))
+                    .filter(|block| !block.asked.is_empty() || block.at.number.is_multiple_of(3));
+                let headers: Vec<HeaderBuf> = asked.map(|block| block.header.clone()).collect();
+                self.answer(id, Answer::Candidates(&headers, end));
+            }
+            Question::IndexedBlock(number) => {
+                self.answer(id, Answer::Block(world.at(*number).unwrap().at));
+            }
+        }
+        // An answer to a question that is not open changes nothing.
+        if odd == 7 {
+            self.answer(QuestionId(id.0.wrapping_sub(1)), Answer::Header(None));
+        }
+        self.act();
+        self.check(world);
+    }
+
+    fn block(&mut self, world: &World, id: QuestionId, tag: BlockTag, odd: u8) {
+        if odd == 6 {
+            let failure = Failure { transient: true, reason: "no connection".into() };
+            return self.answer(id, Answer::Failed(failure));
+        }
+        let at = match tag {
+            BlockTag::Latest => {
+                // A node that lags has an older head.
+                let lag = if odd.is_multiple_of(5) { u64::from(odd / 5 % 4) } else { 0 };
+                let head = world.head();
+                world.at(head.number.saturating_sub(lag)).map_or(head, |block| block.at)
+            }
+            BlockTag::Number(number) => world.at(number).unwrap().at,
+            _ => world.finalized(),
+        };
+        self.answer(id, Answer::Block(at));
+    }
+
+    fn receipts(&mut self, world: &World, id: QuestionId, blocks: &[BlockRef], odd: u8) {
+        let other = &world.blocks[&world.canonical[0]].receipts;
+        for &at in blocks {
+            let answer = match odd {
+                3 => break,
+                4 => Ok(Some(other)),
+                6 => Err(Failure { transient: true, reason: "no connection".into() }),
+                _ => Ok(receipts(world, at)),
+            };
+            self.answer(id, Answer::Receipts(at, answer));
+        }
+        self.answer(id, Answer::Complete);
+    }
+
+    /// Goes on with true answers until all is given out, or it ends.
+    pub(crate) fn settle(&mut self, world: &World) {
+        let last = world.head().number.checked_sub(self.config.confirmations);
+        let last = last.and_then(|last| Some(world.at(last)?.at));
+        let mut idle = 0;
+        for _ in 0..10_000 {
+            self.step(world, TRUE);
+            if self.ended.is_some() {
+                return;
+            }
+            let is_told = self.told.is_some_and(|from| last.is_none_or(|last| last.number < from));
+            idle += u32::from(self.asked.is_none() && self.actions.is_empty());
+            let is_given_out = self.reader.last == last && self.follower.last() == last;
+            if self.told.is_some() && (is_given_out || is_told && idle > 20) {
+                return;
+            }
+        }
+        panic!("it does not come to an end: {:?}", self.notes.last());
+    }
+}
+
+fn receipts(world: &World, at: BlockRef) -> Option<&BlockReceipts> {
+    let is_there = world.canonical.contains(&at.hash) && !world.withheld.contains(&at.hash);
+    is_there.then(|| &world.blocks[&at.hash].receipts)
+}
+
+pub(crate) fn settled(world: &World, config: Config) -> Run {
+    let mut run = Run::new(config);
+    run.settle(world);
+    run
+}
