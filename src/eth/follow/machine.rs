@@ -33,7 +33,10 @@ pub enum StartError {
     #[error("a query for the one block {0}: a range can be followed")]
     OneBlock(B256),
     /// A last block that moves.
-    #[error("the last block is {0:?}: it has to be a number, or the latest block")]
+    #[error(
+        "the last block is {}: it has to be a number, or the latest block",
+        .0.name().unwrap_or("a number")
+    )]
     End(BlockTag),
     /// The cursor is of another chain.
     #[error("the cursor is of chain {cursor}, not of chain {chain}")]
@@ -47,7 +50,7 @@ pub enum StartError {
     #[error("the cursor is of another query, {0}")]
     OtherQuery(String),
     /// The cursor's query was matched by other rules.
-    #[error("the cursor is of a query matched by other rules, {0:?}")]
+    #[error("the cursor is of a query matched by other rules, those of {0:?}")]
     OtherSemantics(Semantics),
     /// The cursor begins at another block.
     #[error("the cursor begins at block {cursor}, not at block {from}")]
@@ -548,15 +551,11 @@ impl Follower {
                     }
                 }
             }
-            Purpose::EachWay => match (question, wrong) {
-                (Question::ReceiptsEachWay(at), wrong) => {
-                    let error = wrong.map(|(_, error)| error).or(failure);
-                    let error = error.unwrap_or(AnswerError::Missing);
-                    let tries = self.pace.wrong_receipts(at.hash, 0);
-                    self.no_receipts(at, error, tries, now, actions)
-                }
-                _ => Ok(()),
-            },
+            Purpose::EachWay => {
+                let Question::ReceiptsEachWay(at) = question else { return Ok(()) };
+                let error = wrong.map(|(_, error)| error).or(failure);
+                self.no_receipts(at, error.unwrap_or(AnswerError::Missing), now, actions)
+            }
             Purpose::Links if came && failure.is_none() => {
                 self.pace.went_well();
                 Ok(())
@@ -627,14 +626,13 @@ impl Follower {
         if matches!(&error, AnswerError::Failed(failure) if failure.transient) {
             return self.failed(Question::Receipts([at].into()), error, now, actions);
         }
-        let tries = self.pace.wrong_receipts(at.hash, 1);
-        if tries > 1 {
+        if self.pace.wrong_receipts(at.hash) > 1 {
             // The method may be at fault.
             self.ask(Question::ReceiptsEachWay(at), Purpose::EachWay, actions);
             self.wrong = Some((at, error));
             return Ok(());
         }
-        self.no_receipts(at, error, tries, now, actions)
+        self.no_receipts(at, error, now, actions)
     }
 
     /// No method gave the receipts of a block.
@@ -642,10 +640,10 @@ impl Follower {
         &mut self,
         at: BlockRef,
         error: AnswerError,
-        tries: u32,
         now: Duration,
         actions: &mut Vec<Action>,
     ) -> Result<(), Box<Fault>> {
+        let tries = self.pace.tries_of(at.hash);
         if tries >= self.config.tries {
             let method = self.method.take();
             return Err(Fault::NoReceipts { at, error, method, tries }.into());

@@ -100,11 +100,16 @@ impl Pace {
         wait
     }
 
-    /// Receipts of a block were wrong `more` times. Returns how often they were altogether.
-    pub(super) fn wrong_receipts(&mut self, block: B256, more: u32) -> u32 {
+    /// Receipts of a block were wrong. Returns how often they were, with this time.
+    pub(super) fn wrong_receipts(&mut self, block: B256) -> u32 {
         let count = self.of_block.entry(block).or_default();
-        *count = count.saturating_add(more);
+        *count = count.saturating_add(1);
         *count
+    }
+
+    /// How often receipts of a block were wrong.
+    pub(super) fn tries_of(&self, block: B256) -> u32 {
+        self.of_block.get(&block).copied().unwrap_or(0)
     }
 
     /// The receipts of all blocks that were asked for came.

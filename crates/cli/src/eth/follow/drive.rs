@@ -241,10 +241,7 @@ impl<'a> Driver<'a> {
                     actions.extend(self.answer(id, Ok(Answer::Headers(&headers))));
                     self.go_on(id)
                 });
-                actions.extend(match came {
-                    Ok(()) => self.answer(id, Ok(Answer::Complete)),
-                    Err(error) => self.failed(id, &error),
-                });
+                actions.extend(self.complete(id, &came));
                 return Ok(actions);
             }
             Question::Receipts(blocks) => {
@@ -256,10 +253,7 @@ impl<'a> Driver<'a> {
                     actions.extend(self.answer(id, Ok(Answer::Receipts(at, receipts))));
                     self.go_on(id)
                 });
-                actions.extend(match came {
-                    Ok(()) => self.answer(id, Ok(Answer::Complete)),
-                    Err(error) => self.failed(id, &error),
-                });
+                actions.extend(self.complete(id, &came));
                 return Ok(actions);
             }
             Question::ReceiptsEachWay(at) => {
@@ -291,6 +285,14 @@ impl<'a> Driver<'a> {
         }
         let answer = answer.unwrap_or_else(|error| Answer::Failed(failure(&error)));
         self.handle(Event::Answer(id, answer))
+    }
+
+    /// No more comes of an answer in parts.
+    fn complete(&mut self, id: QuestionId, came: &anyhow::Result<()>) -> Vec<Action> {
+        match came {
+            Ok(()) => self.answer(id, Ok(Answer::Complete)),
+            Err(error) => self.failed(id, error),
+        }
     }
 
     fn failed(&mut self, id: QuestionId, error: &anyhow::Error) -> Vec<Action> {

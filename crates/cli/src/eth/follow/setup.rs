@@ -77,7 +77,7 @@ fn in_words_of_the_command(error: StartError) -> anyhow::Error {
             UsageError("a query for one blockHash is not followed: give --from").into()
         }
         StartError::End(_) => {
-            UsageError("it ends at a block's number, or follows the latest one").into()
+            UsageError("toBlock has to be a number or latest: safe and finalized move on").into()
         }
         StartError::OtherChain { cursor, chain } => {
             anyhow!("--state is of chain {cursor}, the provider's chain id is {chain}: {other}")
