@@ -71,7 +71,6 @@ impl Start {
     pub(super) fn next(&mut self, config: &Config) -> Result<Next, Box<Fault>> {
         let from = match (self.from, self.tag) {
             (Some(from), _) | (None, BlockTag::Number(from)) => from,
-            (None, BlockTag::Earliest) => 0,
             (None, tag) => return Ok(Next::Ask(Question::Block(tag))),
         };
         self.from = Some(from);
@@ -88,9 +87,10 @@ impl Start {
         let to = index.last.number;
         if !self.is_index_shared {
             let proves = |stretch: &Stretch| stretch.first > to || stretch.bloom.proves_absence();
-            let later = config.profile.stretches().iter().filter(|stretch| stretch.first > from);
+            let mut later =
+                config.profile.stretches().iter().filter(|stretch| stretch.first > from);
             let is_sound = config.profile.at(from).bloom.proves_absence();
-            if !is_sound || !later.into_iter().all(proves) {
+            if !is_sound || !later.all(proves) {
                 return Err(Fault::IndexUnsound(to).into());
             }
             return Ok(Next::Ask(Question::Headers(to..=to)));
