@@ -16,6 +16,7 @@
 //! | [`receipts`] | receipts under a receipts root, and proofs of one of them |
 //! | [`audit`] | whether an answer to a query is complete and true, block by block |
 //! | [`follow`] | the logs of a query, past and live, through reorganisations |
+//! | [`provider`] | what providers limit, how requests are split, sent again and compared |
 //! | [`certificate`] | an audit's result, and its verification by others |
 //! | [`chain_profile`] | whose filters and receipts commit to what |
 //! | [`log`] | a log with its place in the chain |
@@ -36,5 +37,6 @@ pub mod log;
 pub mod log_query;
 #[cfg(test)]
 mod log_tests;
+pub mod provider;
 pub mod receipts;
 pub mod scan;

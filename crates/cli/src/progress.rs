@@ -41,11 +41,6 @@ impl Progress {
         Self(bar)
     }
 
-    /// None.
-    pub(crate) fn hidden() -> Self {
-        Self(ProgressBar::hidden())
-    }
-
     /// Whether there is one, shown on a terminal or not.
     pub(crate) fn is_shown(&self) -> bool {
         self.0.length().is_some()

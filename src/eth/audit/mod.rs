@@ -268,7 +268,7 @@ impl<'a> Audit<'a> {
     }
 
     /// Collects the logs that the query wants from receipts, where there is no answer.
-    pub(crate) fn collecting(question: Question<'a>) -> Result<Self, AuditError> {
+    pub fn collecting(question: Question<'a>) -> Result<Self, AuditError> {
         Self::begin(question, &[], Some(Vec::new()))
     }
 
@@ -323,7 +323,7 @@ impl<'a> Audit<'a> {
     }
 
     /// Ends the audit; returns what was collected besides, in the order of the chain.
-    pub(crate) fn finish_collecting(mut self) -> (AuditReport, Vec<LocatedLog>) {
+    pub fn finish_collecting(mut self) -> (AuditReport, Vec<LocatedLog>) {
         let unsound = self.blocks.unsound_stretches(self.question.profile);
         let (anchored_to, blocks) = (self.anchored_to, &self.blocks);
         self.answer.finish(&self.question, anchored_to, blocks, &unsound, &mut self.findings);

@@ -341,6 +341,35 @@ pub enum Note {
     AnchorNotCompared(BlockRef),
 }
 
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lags { head, last } => write!(
+                f,
+                "its head is block {}, before block {} that it gave earlier: it lags",
+                head.number, last.number
+            ),
+            Self::Reorganization(head) => {
+                write!(f, "block {} is another now, {}: a reorganisation", head.number, head.hash)
+            }
+            Self::Failed { question, error, wait } => {
+                write!(f, "{question}: {error}; again in {:.1} s", wait.as_secs_f64())
+            }
+            Self::OtherMethod { at, error, method } => {
+                write!(f, "receipts of {at}: {error}; {method} gave them")
+            }
+            Self::NoFinality(failure) => {
+                write!(f, "it does not say which block is final: {failure}")
+            }
+            Self::AnchorNotCompared(anchor) => write!(
+                f,
+                "anchor {} is before the blocks that are known: it is not compared",
+                anchor.hash
+            ),
+        }
+    }
+}
+
 /// Why an answer is of no use.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]

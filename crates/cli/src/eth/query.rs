@@ -45,6 +45,14 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
     Ok(query)
 }
 
+/// Flags that name no first block would ask for the newest alone.
+pub(crate) fn require_from(args: &QueryArgs) -> Result<(), UsageError> {
+    if args.query.is_none() && args.from.is_none() {
+        return Err(UsageError("--from is missing: with --rpc, the range begins where you say"));
+    }
+    Ok(())
+}
+
 /// The fields of the object that `eth_getLogs` takes.
 const FIELDS: [&str; 5] = ["address", "topics", "fromBlock", "toBlock", "blockHash"];
 

@@ -10,14 +10,15 @@ use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
 use chainsieve::eth::scan::Scanner;
 use chainsieve::simd::Backend;
+use chainsieve_provider::Warning;
 use serde_json::{Value, json};
 
 use super::linked::{self, Bounds};
 use super::query;
-use super::rpc::{FetchedChain, Provider, end_of_headers, resolve};
+use super::rpc::{builder, in_words_of_the_command, words_of};
 use crate::args::eth::ScanArgs;
 use crate::output::{Exit, Lines, Page, Report, grouped, share};
-use crate::progress::Progress;
+use crate::stop::Stop;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let headers = args.linked();
@@ -49,54 +50,35 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     Ok(scan.report(args, &compiled))
 }
 
-/// Headers of a provider that are in memory at a time.
-const STRETCH: u64 = 8192;
-
 /// The same with headers from a provider.
 fn of_provider(args: &ScanArgs, query: LogQuery, json: bool) -> anyhow::Result<Report> {
-    let provider = Provider::connect(&args.rpc, args.rpc.endpoint()?);
-    let providers = [provider];
-    let [provider] = &providers;
-    let mut asked = resolve(query, &args.query, args.unfinalized, &providers)?;
+    query::require_from(&args.query)?;
     let anchors: Vec<B256> = args.anchor.iter().map(|anchor| anchor.0).collect();
-    let end = end_of_headers(&providers, &anchors, &mut asked)?;
-    let mut scan = Scan::new(args, asked.query);
-    scan.provider = Some(provider.name());
-    scan.noted = asked.warnings;
-    let compiled = scan.query.compile(Backend::best());
-    let mut scanner = None;
+    let (builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
+    let builder = builder.anchor(anchors);
+    let builder = if args.unfinalized { builder } else { builder.final_only() };
+    let provider = builder.build()?;
+    let mut found: Option<Scan> = None;
     let mut lines = Lines::default();
-    let progress = Progress::counting((end - asked.first).saturating_add(1), "headers");
-    let mut last: Option<HeaderChain> = None;
-    let mut start = asked.first;
-    loop {
-        let stretch = start..=start.saturating_add(STRETCH - 1).min(end);
-        let mut fetched = FetchedChain::new(false);
-        fetched.fetch(provider, stretch.clone(), &Progress::hidden())?;
-        let chain = fetched.chain;
-        if let Some(before) = last.as_ref().and_then(HeaderChain::parent_hash)
-            && chain.parent_hash() != Some(before)
-        {
-            anyhow::bail!(
-                "headers, {}: block {start} does not follow on the one before: its chain was \
-                 reorganised; start again",
-                provider.name()
-            );
-        }
-        let by = || Scanner::ordered_by(Backend::best(), &compiled, chain.blooms());
-        let found = scanner.get_or_insert_with(by).candidates(chain.blooms());
-        let text = scan.take(&chain, &found, json);
+    let mut printed = Ok(());
+    let asked = provider.scan_parts(&query, |asked, part| {
+        let scan = found.get_or_insert_with(|| Scan::new(args, asked.query.clone()));
+        let text = scan.take(part.chain, part.candidates, json);
         if !args.count && !text.is_empty() {
-            progress.suspend(|| lines.print(&text))?;
+            printed = bar.suspend(|| lines.print(&text));
         }
-        progress.at((stretch.end() - asked.first).saturating_add(1));
-        last = Some(chain.following());
-        match stretch.end().checked_add(1).filter(|&next| next <= end) {
-            Some(next) if !lines.is_closed() => start = next,
-            _ => break,
-        }
-    }
-    drop(progress);
+        printed.is_ok() && !lines.is_closed()
+    });
+    let asked = asked.map_err(in_words_of_the_command)?;
+    printed?;
+    let compiled = asked.query.compile(Backend::best());
+    let mut scan = found.unwrap_or_else(|| Scan::new(args, asked.query));
+    scan.provider = provider.nodes().first().map(|node| node.endpoint().to_string());
+    let open_end = args.query.query.is_none() && args.query.to.is_none();
+    let warnings = asked.warnings.iter();
+    let warnings =
+        warnings.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));
+    scan.noted = warnings.map(words_of).collect();
     scan.check_coverage(None, None)?;
     Ok(scan.report(args, &compiled))
 }

@@ -3,10 +3,11 @@
 use std::fs;
 
 use anyhow::{Context as _, anyhow};
+use chainsieve_provider::Endpoint;
 use clap::Args;
 
 use crate::args::UsageError;
-use crate::eth::rpc::{Endpoint, Secret};
+use crate::eth::rpc::Secret;
 
 /// A provider and how it is asked.
 #[derive(Debug, Args)]
@@ -97,9 +98,12 @@ pub(crate) fn with_headers(url: &Secret, headers: &[Secret]) -> anyhow::Result<E
     let of_file = url.0.strip_prefix('@').map(fs::read_to_string).transpose();
     let of_file = of_file.map_err(|error| anyhow!("--rpc @…, a file with the URL: {error}"))?;
     let url = of_file.as_deref().unwrap_or(&url.0);
-    let mut endpoint = Endpoint::new(url).map_err(UsageError).context("--rpc")?;
+    let mut endpoint =
+        Endpoint::new(url).map_err(|error| UsageError(error.as_str())).context("--rpc")?;
     for header in headers {
-        endpoint = endpoint.with_header(&header.0).map_err(UsageError).context("--rpc-header")?;
+        let with_header = endpoint.with_header(&header.0);
+        endpoint =
+            with_header.map_err(|error| UsageError(error.as_str())).context("--rpc-header")?;
     }
     Ok(endpoint)
 }

@@ -8,7 +8,7 @@ use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warning
 use super::{birthday_name, builder, start, trusting};
 use crate::args::client::SyncArgs;
 use crate::output::{Exit, Page, Report, grouped, print_log};
-use crate::stop::Stop;
+use crate::stop;
 
 /// Most disputes that are kept for the end.
 const MAX_DISPUTES: usize = 1_000;
@@ -35,7 +35,7 @@ impl Reader for Disputes {
 }
 
 pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
-    let stop = Stop::on_signals()?;
+    let stop = stop::on_signals()?;
     let network = args.network.network();
     let client = if args.headers_only {
         builder(&args.peers, network, None)?.protocol(Protocol::HeadersOnly)

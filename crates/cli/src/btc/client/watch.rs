@@ -11,7 +11,7 @@ use super::{birthday_name, builder, start, trusting};
 use crate::args::UsageError;
 use crate::args::client::{Birthday, LookArgs, RescanArgs, WatchLiveArgs};
 use crate::output::{Exit, Page, Report, count, grouped};
-use crate::stop::Stop;
+use crate::stop;
 
 /// What `watch` and `rescan` have in common.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +58,7 @@ impl Job<'_> {
         let (items, gap) = (&self.look.watch, self.look.gap);
         let Items { wallet, names } =
             Items::read(items, gap, protocol, self.first.into(), history)?;
-        let stop = Stop::on_signals()?;
+        let stop = stop::on_signals()?;
         let network = self.look.watch.network.network();
         // Other items are another wallet, which starts over.
         let mut id = hex::encode(wallet.digest());

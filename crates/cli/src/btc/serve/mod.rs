@@ -21,7 +21,7 @@ use crate::args::{ServeArgs, UsageError};
 use crate::btc::decode;
 use crate::input::{Input, Reader, named};
 use crate::output::{Exit, Page, Report, count, grouped};
-use crate::stop::Stop;
+use crate::stop;
 
 /// How often to look at the folder, unless that takes longer than a tenth of it.
 const LOOK: Duration = Duration::from_millis(200);
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
             chain.add_outputs(&decode(&bytes).with_context(|| format!("transaction, {source}"))?);
         }
     }
-    let stop = Stop::on_signals()?;
+    let stop = stop::on_signals()?;
     let mut config = Config::default();
     config.bip37 = !args.no_bip37;
     config.bip157 = !args.no_bip157;

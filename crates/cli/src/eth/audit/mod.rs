@@ -1,5 +1,6 @@
 //! `eth audit`.
 
+mod compared;
 mod evidence;
 pub(crate) mod findings;
 mod rpc;

@@ -7,6 +7,7 @@ use anyhow::{Context as _, ensure};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
 use chainsieve::simd::Backend;
+use chainsieve_provider::CandidateIndex;
 
 use crate::eth::index::{self, MappedIndex};
 use chainsieve::eth::header::BlockRef;
@@ -21,10 +22,31 @@ pub(super) struct Indexed {
     query: CompiledQuery,
     /// Hashes from a block on.
     hashes: (u64, Vec<B256>),
+    /// The newest blocks of it, which may leave the chain.
+    newest: u64,
+}
+
+impl CandidateIndex for Indexed {
+    fn blocks(&mut self) -> Result<Option<RangeInclusive<u64>>, String> {
+        let (first, last) = index::numbers(&self.index).into_inner();
+        let last = last.checked_sub(self.newest).filter(|last| *last >= first);
+        Ok(last.map(|last| first..=last))
+    }
+
+    fn block(&mut self, number: u64) -> Result<BlockRef, String> {
+        self.at(number).map_err(|error| format!("{error:#}"))
+    }
+
+    fn candidates(
+        &mut self,
+        numbers: RangeInclusive<u64>,
+    ) -> Result<(Vec<BlockRef>, BlockRef), String> {
+        self.first_candidates(numbers).map_err(|error| format!("{error:#}"))
+    }
 }
 
 impl Indexed {
-    pub(super) fn open(path: &Path, query: &LogQuery) -> anyhow::Result<Self> {
+    pub(super) fn open(path: &Path, query: &LogQuery, newest: u64) -> anyhow::Result<Self> {
         let index = index::open(path)?;
         let name = index::named(path);
         ensure!(
@@ -33,15 +55,11 @@ impl Indexed {
              --block-hashes"
         );
         let query = query.compile(Backend::best());
-        Ok(Self { index, name, query, hashes: (0, Vec::new()) })
-    }
-
-    pub(super) fn numbers(&self) -> RangeInclusive<u64> {
-        index::numbers(&self.index)
+        Ok(Self { index, name, query, hashes: (0, Vec::new()), newest })
     }
 
     /// The block of this number, which the index has.
-    pub(super) fn block(&mut self, number: u64) -> anyhow::Result<BlockRef> {
+    fn at(&mut self, number: u64) -> anyhow::Result<BlockRef> {
         let at = |(first, hashes): &(u64, Vec<B256>)| {
             let place = usize::try_from(number.checked_sub(*first)?).ok()?;
             hashes.get(place).copied()
@@ -56,7 +74,7 @@ impl Indexed {
     }
 
     /// The first candidates of a range, and the block up to which they are all.
-    pub(super) fn candidates(
+    fn first_candidates(
         &mut self,
         numbers: RangeInclusive<u64>,
     ) -> anyhow::Result<(Vec<BlockRef>, BlockRef)> {
@@ -68,7 +86,7 @@ impl Indexed {
         if let (MOST, Some(&last)) = (found.len(), found.last()) {
             end = last;
         }
-        let blocks = found.into_iter().map(|number| self.block(number));
-        Ok((blocks.collect::<anyhow::Result<_>>()?, self.block(end)?))
+        let blocks = found.into_iter().map(|number| self.at(number));
+        Ok((blocks.collect::<anyhow::Result<_>>()?, self.at(end)?))
     }
 }

@@ -1,13 +1,13 @@
 //! The lines that are printed: what is followed, logs, what was removed, how far it is.
 
 use chainsieve::eth::chain_profile::BloomSoundness;
-use chainsieve::eth::follow::{Config, NextBlocks, Note, Removed, Started};
+use chainsieve::eth::follow::{Config, NextBlocks, Removed, Started};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::BlockSelection;
 use serde_json::{Value, json};
 
-use crate::output::{self, count, grouped};
+use crate::output::{count, grouped};
 
 /// What the logs of a line come from.
 const EVIDENCE: &str = "receipts";
@@ -132,34 +132,4 @@ pub(super) fn of_anchor(at: BlockRef, json: bool) -> String {
         return format!("{}\n", json!({ "anchored": at }));
     }
     format!("block {} is the anchor: all up to it are authentic if it is\n", grouped(at.number))
-}
-
-/// What people are told meanwhile.
-pub(super) fn of_note(note: &Note) -> String {
-    match note {
-        Note::Lags { head, last } => format!(
-            "its head is block {}, before block {} that it gave earlier: it lags",
-            grouped(head.number),
-            grouped(last.number)
-        ),
-        Note::Reorganization(head) => format!(
-            "block {} is another now, {}: a reorganisation",
-            grouped(head.number),
-            head.hash
-        ),
-        Note::Failed { question, error, wait } => {
-            format!("{question}: {error}; again in {}", output::duration(*wait))
-        }
-        Note::OtherMethod { at, error, method } => {
-            format!("receipts of {at}: {error}; {method} gave them")
-        }
-        Note::NoFinality(failure) => format!("it does not say which block is final: {failure}"),
-        Note::AnchorNotCompared(anchor) => {
-            format!(
-                "anchor {} is before the blocks that are known: it is not compared",
-                anchor.hash
-            )
-        }
-        other => format!("{other:?}"),
-    }
 }

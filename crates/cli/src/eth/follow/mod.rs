@@ -1,33 +1,57 @@
-//! `eth follow`.
+//! `eth follow`: the lines of a follower, and what people are told meanwhile.
 
-mod drive;
 mod indexed;
 mod lines;
 mod setup;
-mod state;
 
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, bail};
+use chainsieve::eth::chain_profile::ReceiptsScope;
+use chainsieve::eth::follow::{Started, Update};
+use chainsieve_provider::{FollowStatus, Following};
 use serde_json::json;
 
-use self::drive::Driver;
+use self::setup::{Setup, in_words_of_follow};
 use crate::args::eth::FollowArgs;
-use crate::eth::rpc::Provider;
-use crate::output::{Exit, Page, Report, count, duration, grouped};
-use crate::stop::Stop;
+use crate::eth::profile;
+use crate::eth::rpc::{Bar, builder};
+use crate::output::{Exit, Lines, Page, Report, count, duration, grouped, print_note};
+use crate::stop;
+
+/// Blocks that have to be linked before a bar is worth it.
+const SHOW: u64 = 8192;
 
 pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
-    let stop = Stop::on_signals()?;
-    let provider = Provider::connect_until(&args.rpc, args.rpc.endpoint()?, stop.clone());
+    let stop = stop::on_signals()?;
+    let (builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
+    let provider = builder
+        .anchor(profile::anchors(&args.trust))
+        .semantics(args.query.semantics.rules())
+        .build()?;
     let began = Instant::now();
-    let setup = match setup::set_up(args, &provider) {
+    let started = setup::set_up(args, &provider).and_then(|Setup { follow, warnings }| {
+        Ok((follow.start().map_err(in_words_of_follow)?, warnings))
+    });
+    let (following, warnings) = match started {
         // Ctrl-C before anything began.
         Err(_) if stop.is_set() => return Ok(nothing()),
-        setup => setup?,
+        started => started?,
     };
-    let mut driver = Driver::new(&provider, setup, stop, json);
-    driver.run()?;
-    Ok(report(&driver, began.elapsed()))
+    let provider = provider.nodes()[0].endpoint().to_string();
+    let mut printer = Printer { json, provider, bar, warnings, ..Printer::default() };
+    for update in following.updates() {
+        printer.print(&following, &update.update)?;
+        if printer.lines.is_closed() {
+            // The reader has gone, and has perhaps not read all of it.
+            break;
+        }
+        printer.count(&update.update);
+        following.acknowledge(&update);
+        printer.show_progress(&following);
+    }
+    let status = following.shutdown().map_err(in_words_of_follow)?;
+    Ok(printer.report(&status, began.elapsed()))
 }
 
 fn nothing() -> Report {
@@ -47,43 +71,117 @@ fn nothing() -> Report {
     Report { page, json, payload: None, exit: Exit::YesAfterLines }
 }
 
-fn report(driver: &Driver<'_>, elapsed: Duration) -> Report {
-    let Some(started) = &driver.started else { return nothing() };
-    let (counts, from) = (&driver.counts, started.from);
-    let receipts = driver.follower.num_verified();
-    let last = driver.follower.last().filter(|last| last.number >= from);
-    let json = json!({
-        "blocks": counts.blocks,
-        "receipts": receipts,
-        "logs": counts.logs,
-        "removed": counts.removed,
-        "first": last.map(|_| from),
-        "last": last.map(|last| last.number),
-        "last_hash": last.map(|last| last.hash),
-        "seconds": elapsed.as_secs_f64(),
-        "warnings": driver.warnings,
-    });
-    let count_of = |number: u64, noun| count(usize::try_from(number).unwrap_or(usize::MAX), noun);
-    let mut page = Page::default();
-    let removed = match counts.removed {
-        0 => String::new(),
-        removed => format!(", and {} removed again", grouped(removed)),
-    };
-    let mut fields = vec![
-        ("logs", format!("{}{removed}", grouped(counts.logs))),
-        (
-            "blocks",
-            format!(
-                "{} linked, receipts of {} verified, {}",
-                count_of(counts.blocks, "block"),
-                grouped(receipts),
-                duration(elapsed)
-            ),
-        ),
-    ];
-    if let Some(last) = last {
-        fields.push(("up to", format!("block {}, {}", grouped(last.number), last.hash)));
+/// Prints updates, and counts what was printed.
+#[derive(Default)]
+struct Printer {
+    json: bool,
+    provider: String,
+    lines: Lines,
+    bar: Bar,
+    started: Option<Started>,
+    blocks: u64,
+    logs: u64,
+    removed: u64,
+    warnings: Vec<String>,
+}
+
+impl Printer {
+    fn print(&mut self, following: &Following, update: &Update) -> anyhow::Result<()> {
+        let from = self.started.as_ref().map_or(0, |started| started.from);
+        let text = match update {
+            Update::Started(started) => return self.start(following, started),
+            Update::Anchored(anchor) => lines::of_anchor(*anchor, self.json),
+            Update::Removed(removed) => lines::of_removed(removed, self.json),
+            Update::Blocks(blocks) => lines::of_blocks(blocks, from, self.json),
+            other => bail!("an unknown update: {other:?}"),
+        };
+        self.put(&text)
     }
-    page.fields(fields);
-    Report { page, json, payload: None, exit: Exit::YesAfterLines }
+
+    fn count(&mut self, update: &Update) {
+        match update {
+            Update::Removed(removed) => self.removed += removed.logs.len() as u64,
+            Update::Blocks(blocks) => {
+                self.blocks += blocks.blocks as u64;
+                self.logs += blocks.logs.len() as u64;
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, following: &Following, started: &Started) -> anyhow::Result<()> {
+        let config = following.config();
+        self.warnings.extend(self.bar.take_kept());
+        if config.profile.at(started.from).receipts == ReceiptsScope::NotEveryLog {
+            self.warnings.push(format!(
+                "nodes of {} may return logs that are in no receipt: those are not found",
+                config.profile.name()
+            ));
+        }
+        if self.json {
+            let text = lines::of_start(started, config, &self.provider, &self.warnings)?;
+            self.put(&text)?;
+        } else {
+            print_note(&format!("{}: {}", self.provider, lines::note_of_start(started, config)));
+            self.warnings.iter().for_each(|warning| print_note(warning));
+        }
+        self.started = Some(started.clone());
+        Ok(())
+    }
+
+    fn put(&mut self, text: &str) -> anyhow::Result<()> {
+        let lines = &mut self.lines;
+        self.bar.suspend(|| lines.print(text)).context("standard output")
+    }
+
+    /// Shows how much of the past is left, if that is much.
+    fn show_progress(&self, following: &Following) {
+        let status = following.status();
+        let (Some(head), Some(started)) = (status.head, &self.started) else { return };
+        let last = head.number.min(started.to.unwrap_or(u64::MAX));
+        let next = status.next.unwrap_or(last);
+        if last.saturating_sub(next) > SHOW || self.bar.is_shown() {
+            let done = next.saturating_sub(started.start);
+            self.bar.show("blocks", done, last.saturating_sub(started.start).saturating_add(1));
+        }
+    }
+
+    fn report(&self, status: &FollowStatus, elapsed: Duration) -> Report {
+        let Some(started) = &self.started else { return nothing() };
+        let from = started.from;
+        let last = status.last.filter(|last| last.number >= from);
+        let json = json!({
+            "blocks": self.blocks,
+            "receipts": status.verified,
+            "logs": self.logs,
+            "removed": self.removed,
+            "first": last.map(|_| from),
+            "last": last.map(|last| last.number),
+            "last_hash": last.map(|last| last.hash),
+            "seconds": elapsed.as_secs_f64(),
+            "warnings": self.warnings,
+        });
+        let blocks = count(usize::try_from(self.blocks).unwrap_or(usize::MAX), "block");
+        let mut page = Page::default();
+        let removed = match self.removed {
+            0 => String::new(),
+            removed => format!(", and {} removed again", grouped(removed)),
+        };
+        let mut fields = vec![
+            ("logs", format!("{}{removed}", grouped(self.logs))),
+            (
+                "blocks",
+                format!(
+                    "{blocks} linked, receipts of {} verified, {}",
+                    grouped(status.verified),
+                    duration(elapsed)
+                ),
+            ),
+        ];
+        if let Some(last) = last {
+            fields.push(("up to", format!("block {}, {}", grouped(last.number), last.hash)));
+        }
+        page.fields(fields);
+        Report { page, json, payload: None, exit: Exit::YesAfterLines }
+    }
 }

@@ -2,76 +2,81 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
-use chainsieve::eth::follow::{self, Config, Follower, StartError};
+use chainsieve::eth::follow::{Fault, StartError};
 use chainsieve::simd::Backend;
+use chainsieve_provider::{FollowBuilder, FollowError, Provider};
 
 use super::indexed::Indexed;
-use super::state::StateFile;
 use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
-use crate::eth::rpc::Provider;
+use crate::eth::rpc::in_words_of_the_command;
 use crate::eth::{profile, query};
+use crate::input::named;
 
-/// All that a driver needs.
+/// What is followed, before it begins.
 pub(super) struct Setup {
-    pub(super) follower: Follower,
-    pub(super) state: Option<StateFile>,
-    pub(super) index: Option<Indexed>,
+    pub(super) follow: FollowBuilder,
     pub(super) warnings: Vec<String>,
 }
 
 pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<Setup> {
     let reader = query::stdin_once(&args.query, [])?;
     let query = query::read(&args.query, &reader)?;
-    let state = args.state.as_deref().map(StateFile::open).transpose()?;
-    let cursor = match &state {
-        Some(state) => state.read()?,
-        None => None,
-    };
-    let chain_id = provider.chain_id().with_context(|| provider.name())?;
+    let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let mut warnings = Vec::new();
     let profile = chain_profile(args, chain_id, &mut warnings)?;
-    let mut index = args.index.as_deref().map(|path| Indexed::open(path, &query)).transpose()?;
-    let indexed = match &mut index {
-        Some(index) => {
-            let (first, last) = index.numbers().into_inner();
-            // The newest blocks of it may leave the chain.
-            let last = last.checked_sub(args.keep).filter(|last| *last >= first);
-            let last = last.map(|last| index.block(last)).transpose()?;
-            last.map(|last| follow::Indexed { first, last })
-        }
-        None => None,
-    };
     if args.trust.anchor.is_empty() {
         warnings.push(format!(
             "nothing is authenticated: which blocks are the chain is the word of {}. With the hash \
              of a block that you trust, --anchor compares it",
-            provider.name()
+            provider.nodes()[0].endpoint()
         ));
     }
     if query.compile(Backend::best()).matches_everything() {
         warnings
             .push(String::from("the query wants every log: receipts of every block are fetched"));
     }
-    let mut config = Config::new(chain_id, profile, query);
-    config.semantics = args.query.semantics.rules();
-    config.anchors = args.trust.anchor.iter().map(|anchor| anchor.0).collect();
-    config.confirmations = args.confirmations;
-    config.keep = usize::try_from(args.keep).unwrap_or(usize::MAX);
-    config.index = indexed;
-    config.once = args.once;
-    config.poll = Duration::from_secs_f64(args.poll);
-    config.tries = args.rpc.retries.saturating_mul(2).saturating_add(2);
-    config.stored = state.is_some();
-    let follower = Follower::new(config, cursor).map_err(in_words_of_the_command)?;
-    Ok(Setup { follower, state, index, warnings })
+    let mut follow = provider
+        .with_profile(profile)
+        .follow(&query)
+        .confirmations(args.confirmations)
+        .keep(usize::try_from(args.keep).unwrap_or(usize::MAX))
+        .poll(Duration::from_secs_f64(args.poll))
+        .tries(args.rpc.retries.saturating_mul(2).saturating_add(2));
+    if let Some(path) = &args.state {
+        follow = follow.cursor_file(path);
+    }
+    if let Some(path) = &args.index {
+        follow = follow.index(Indexed::open(path, &query, args.keep)?);
+    }
+    if args.once {
+        follow = follow.once();
+    }
+    Ok(Setup { follow, warnings })
 }
 
 /// The same with the names of arguments.
-fn in_words_of_the_command(error: StartError) -> anyhow::Error {
+pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
     let other = "for another one give another file";
+    let error = match error {
+        FollowError::Start(error) => error,
+        FollowError::Fetch(error) => return in_words_of_the_command(error),
+        FollowError::Cursor(error) => {
+            return anyhow!("state, {}: {}", named(&error.path), error.cause);
+        }
+        FollowError::Fault { node, fault } => {
+            let advice = match *fault {
+                Fault::Unsound { .. } | Fault::IndexUnsound(_) => {
+                    ". --assume-bloom says what the filters of a chain are"
+                }
+                _ => "",
+            };
+            return anyhow!("{node}: {fault}{advice}");
+        }
+        error => return error.into(),
+    };
     match error {
         StartError::OneBlock(_) => {
             UsageError("a query for one blockHash is not followed: give --from").into()

@@ -7,14 +7,15 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderChain, HeaderView};
 use chainsieve::eth::log_query::BlockTag;
 use chainsieve::simd::Backend;
+use chainsieve_provider::{Node, RpcError, Stop};
 
 use super::add::Adding;
 use super::named;
 use crate::args::eth::AddedHeaders;
-use crate::eth::rpc::{Provider, RpcError};
+use crate::eth::rpc::builder;
 use crate::output::{Report, print_note};
 use crate::progress::Progress;
-use crate::stop::Stop;
+use crate::stop;
 
 /// How often the provider's chain may change before the command gives up.
 const BRANCHES: u32 = 8;
@@ -35,16 +36,18 @@ pub(super) fn run(
     headers: &AddedHeaders,
     first: u64,
 ) -> anyhow::Result<Report> {
-    let stop = Stop::on_signals()?;
-    let provider = Provider::connect_until(&headers.rpc, headers.rpc.endpoint()?, stop.clone());
-    let chain_id = provider.chain_id().with_context(|| provider.name())?;
+    let stop = stop::on_signals()?;
+    let (builder, _) = builder(&headers.rpc, vec![headers.rpc.endpoint()?], stop.clone());
+    let provider = builder.build()?;
+    let node = provider.nodes()[0].clone();
+    let chain_id = node.chain_id().with_context(|| node.endpoint().to_string())?;
     let label = adding.settings.chain();
     ensure!(
         label != "mainnet" || chain_id == 1,
         "the provider's chain id is {chain_id}, and the index is of mainnet: give another one a \
          label with --chain"
     );
-    let mut source = Source { provider, stop, to: headers.to.unwrap_or(BlockTag::Latest) };
+    let mut source = Source { node, stop, to: headers.to.unwrap_or(BlockTag::Latest) };
     let fetched = source.fetch(&mut adding, first);
     // What came before an error counts.
     let synced = adding.sync();
@@ -56,13 +59,13 @@ pub(super) fn run(
     adding.warnings.push(format!(
         "the hash of each header was computed, and each is the child of the one before; that they \
          are the chain is the word of {}",
-        source.provider.name()
+        source.node.endpoint()
     ));
     adding.report()
 }
 
 struct Source {
-    provider: Provider,
+    node: Node,
     stop: Stop,
     to: BlockTag,
 }
@@ -77,7 +80,7 @@ impl Source {
             let next = adding.last().map_or(first, |(last, _)| last + 1);
             if next > to {
                 if adding.last().is_none() {
-                    bail!("{}: its last block is {to}, --from is {first}", self.provider.name());
+                    bail!("{}: its last block is {to}, --from is {first}", self.node.endpoint());
                 }
                 return Ok(());
             }
@@ -93,7 +96,7 @@ impl Source {
                 }
                 Some(Ended::OtherBranch(words)) => {
                     branches += 1;
-                    let name = self.provider.name();
+                    let name = self.node.endpoint();
                     ensure!(branches < BRANCHES, "{name}: {words}, {branches} times");
                     print_note(&format!("{name}: {words}: looking for the last common block"));
                 }
@@ -103,8 +106,8 @@ impl Source {
 
     /// The last block that is asked for.
     fn target(&self) -> anyhow::Result<u64> {
-        let name = || self.provider.name();
-        let head = |tag| self.provider.head(tag).with_context(name);
+        let name = || self.node.endpoint().to_string();
+        let head = |tag| self.node.block(tag).with_context(name);
         match self.to {
             BlockTag::Number(number) => {
                 let BlockRef { number: latest, .. } = head(BlockTag::Latest)?;
@@ -125,7 +128,7 @@ impl Source {
         if to < last {
             print_note(&format!(
                 "{}: block {to} is the last one there, the index ends at block {last}",
-                self.provider.name()
+                self.node.endpoint()
             ));
         }
         let mut end = last.min(to);
@@ -150,15 +153,15 @@ impl Source {
              the index is of another chain, or the reorganisation goes deeper than its unsealed \
              blocks (--confirmations)",
             named(adding.path),
-            self.provider.name()
+            self.node.endpoint()
         )
     }
 
     fn hashes(&self, numbers: RangeInclusive<u64>) -> anyhow::Result<Vec<B256>> {
         let mut hashes = Vec::new();
-        self.provider.headers(numbers, |headers| {
+        self.node.headers(numbers, |headers| {
             hashes.extend(headers.iter().map(HeaderBuf::hash));
-            Ok(())
+            Ok::<_, anyhow::Error>(())
         })?;
         Ok(hashes)
     }
@@ -170,7 +173,7 @@ impl Source {
         (bar, start): &(Progress, u64),
     ) -> anyhow::Result<Option<Ended>> {
         let mut ended = None;
-        let came = self.provider.headers(numbers, |headers| {
+        let came = self.node.headers(numbers, |headers| {
             if self.stop.is_set() {
                 ended = Some(Ended::Stopped);
                 bail!("stopped");

@@ -98,5 +98,6 @@ fn a_node_that_lags_omits_nothing() {
         "eth_getBlockByHash" if text(&params[0]) == anchor() => Some(Ok(Value::Null)),
         _ => None,
     });
-    audit_fails(&behind, &["--unfinalized"], ERROR, &["block 17686112: the node does not have"]);
+    let words = ["eth_getLogs: block 17686112", "the node does not have block 0x8873"];
+    audit_fails(&behind, &["--unfinalized"], ERROR, &words);
 }

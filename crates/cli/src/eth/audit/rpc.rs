@@ -1,0 +1,255 @@
+//! `eth audit --rpc`: a provider's answer, fetched and held against its own chain's headers and
+//! receipts, or against those of another provider.
+
+use chainsieve::eth::audit::{Audit, AuditReport, Status};
+use chainsieve::eth::certificate::Certificate;
+use chainsieve::eth::provider::Difference;
+use chainsieve_provider::{Asking, Beside, Provider, Tip, Warning};
+use serde_json::{Value, json};
+
+use super::compared;
+use super::evidence::Feed;
+use super::show::{Answered, Shown};
+use super::{issue, wanted, write_wanted};
+use crate::args::eth::AuditArgs;
+use crate::eth::rpc::{builder, in_words_of_the_command, words_of};
+use crate::eth::{profile, query};
+use crate::output::{Exit, Page, Report, grouped};
+use crate::stop::Stop;
+
+const LETTERS: [&str; 2] = ["A", "B"];
+
+pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
+    let paths = args.receipts.iter().chain(&args.transactions);
+    let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
+    let reader = query::stdin_once(&args.query, &paths)?;
+    let query = query::read(&args.query, &reader)?;
+    let endpoints = args.rpc.endpoints(&args.asking.rpc2_header)?;
+    let (mut builder, _bar) = builder(&args.rpc, endpoints, Stop::new());
+    builder = builder
+        .anchor(profile::anchors(&args.trust))
+        .semantics(args.query.semantics.rules())
+        .max_headers(args.asking.max_headers)
+        .max_receipts(args.asking.max_receipts);
+    if !args.asking.unfinalized {
+        builder = builder.final_only();
+    }
+    if args.embed {
+        builder = builder.keep_evidence();
+    }
+    let provider = builder.build()?;
+    let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
+    let provider = provider.with_profile(profile::of_provider(&args.trust, chain_id)?);
+    query::require_from(&args.query)?;
+    let asking = provider.ask(&query).map_err(in_words_of_the_command)?;
+    judge(args, &provider, asking)
+}
+
+/// Holds each answer against the chain, with receipts from whoever has them.
+fn judge(args: &AuditArgs, provider: &Provider, asking: Asking) -> anyhow::Result<Report> {
+    let mut warnings = warnings(args, provider, &asking);
+    let chain = &asking.fetched.chain;
+    let logs = &asking.logs;
+    let mut audits = asking.audits()?;
+    let questions: Vec<_> = (0..logs.len()).map(|node| asking.question(node)).collect();
+    let mut kept = Vec::new();
+    let mut own_warnings = Vec::new();
+    for ((audit, question), logs) in audits.iter_mut().zip(&questions).zip(logs) {
+        let mut feed = Feed::new(audit, question, logs, args.embed);
+        feed.receipts(&args.receipts)?;
+        feed.transactions(&args.transactions)?;
+        let (given, warnings) = feed.end();
+        kept = given;
+        own_warnings.push(warnings);
+    }
+    let fetched = provider.fetch_receipts(&mut audits, chain).map_err(in_words_of_the_command)?;
+    if let Some(error) = fetched.unreachable {
+        return Err(in_words_of_the_command(error));
+    }
+    kept.extend(fetched.kept);
+    warnings.extend(fetched.warnings.iter().map(words_of));
+    let missing = audits.first().map(wanted).unwrap_or_default();
+    if let Some(path) = &args.wanted {
+        write_wanted(path, &missing)?;
+    }
+    let reports: Vec<AuditReport> = audits.into_iter().map(Audit::finish).collect();
+    let certified = certified(&reports);
+    let hosts: Vec<String> =
+        provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
+    let mut shown = Vec::new();
+    for (index, (report, logs)) in reports.iter().zip(logs).enumerate() {
+        let question = &questions[index];
+        let mut warnings = std::mem::take(&mut own_warnings[index]);
+        let mut certificate = None;
+        if let Some(path) = args.certificate.as_ref().filter(|_| index == certified) {
+            let issued = Certificate::from_report(question, report, logs);
+            let rlp = asking.fetched.rlp.as_deref().unwrap_or_default();
+            certificate = issue(path, issued, report, (rlp, &kept), &mut warnings)?;
+        }
+        shown.push(Shown {
+            report,
+            question,
+            semantics: args.query.semantics.name(),
+            logs,
+            wanted: &missing,
+            certificate,
+            warnings,
+            provider: Some(Answered {
+                letter: LETTERS[index],
+                host: &hosts[index],
+                own_anchor: asking.tip.is_own,
+            }),
+        });
+    }
+    let compared = match logs.as_slice() {
+        [first, second] => Some(Difference::new(first, second)),
+        _ => None,
+    };
+    let outcome = Outcome {
+        asking: &asking,
+        chain_of_user: profile::is_of_user(&args.trust),
+        hosts: &hosts,
+        from: &fetched.from,
+        warnings,
+        compared,
+    };
+    Ok(outcome.report(shown))
+}
+
+/// What limits the worth of the chain, and of the answers with it.
+fn warnings(args: &AuditArgs, provider: &Provider, asking: &Asking) -> Vec<String> {
+    let mut warnings = of_tip(&asking.tip, provider);
+    // Of flags, what is not given is "as far as it goes".
+    let open_end = args.query.query.is_none() && args.query.to.is_none();
+    let listed = asking.warnings.iter();
+    let listed = listed.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));
+    warnings.extend(listed.map(words_of));
+    if !asking.tip.is_own && !profile::is_of_user(&args.trust) {
+        warnings.push(format!(
+            "that the blocks are of chain {}, {}, is the word of the provider, and what their \
+             filters and receipts hold follows from it: say it with --chain",
+            asking.chain_id,
+            asking.profile.name()
+        ));
+    }
+    warnings
+}
+
+fn of_tip(tip: &Tip, provider: &Provider) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let name = |node: usize| provider.nodes()[node].endpoint();
+    let at = grouped(tip.block.number);
+    if tip.is_own {
+        let whose = if tip.others.is_empty() {
+            "the provider's own word".to_owned()
+        } else if tip.is_agreed() {
+            "the word of both providers, who agree on it".to_owned()
+        } else {
+            format!("the own word of {} alone", name(tip.node))
+        };
+        warnings.push(format!(
+            "no --anchor: that block {at}, {}, is on the chain is {whose}: what is found holds if \
+             it is. A chain that the provider made up would pass",
+            tip.block.hash
+        ));
+    }
+    for (node, beside) in &tip.others {
+        let name = name(*node);
+        let undecided =
+            if tip.is_own { ": without --anchor, nothing is proven of its answer" } else { "" };
+        match beside {
+            Beside::Another(other) => warnings.push(format!(
+                "{name} has another block {at}, {other}: one of the two is wrong, or a \
+                 reorganisation has passed one of them by{undecided}"
+            )),
+            Beside::Nothing => {
+                warnings.push(format!("{name} does not have block {at}{undecided}"));
+            }
+            _ => {}
+        }
+    }
+    warnings
+}
+
+/// The index of the answer that a certificate binds: the first that is complete, or the first.
+fn certified(reports: &[AuditReport]) -> usize {
+    reports.iter().position(|report| report.status() == Status::Complete).unwrap_or(0)
+}
+
+/// All that is said at the end.
+struct Outcome<'a> {
+    asking: &'a Asking,
+    /// The user said which chain it is.
+    chain_of_user: bool,
+    hosts: &'a [String],
+    /// Blocks whose receipts came from each provider.
+    from: &'a [u64],
+    warnings: Vec<String>,
+    compared: Option<Difference<'a>>,
+}
+
+impl Outcome<'_> {
+    fn report(&self, shown: Vec<Shown<'_>>) -> Report {
+        let mut page = Page::default();
+        page.warnings(&self.warnings);
+        let reports: Vec<Report> = shown.into_iter().map(Shown::report).collect();
+        let exits: Vec<Exit> = reports.iter().map(|report| report.exit).collect();
+        let exit = [Exit::Wrong, Exit::Undecided].into_iter().find(|exit| exits.contains(exit));
+        let mut audits = Vec::new();
+        for report in reports {
+            if !audits.is_empty() {
+                page.line("");
+            }
+            page.append(report.page);
+            audits.push(report.json);
+        }
+        if let Some(compared) = &self.compared {
+            page.line("");
+            page.line(compared::words(compared));
+            compared::show(compared, &mut page);
+        }
+        let json = self.json(audits, exit.unwrap_or(Exit::Yes));
+        Report { page, json, payload: None, exit: exit.unwrap_or(Exit::Yes) }
+    }
+
+    /// Of one provider, what an audit of files says, and more; of two, both under `audits`.
+    fn json(&self, mut audits: Vec<Value>, exit: Exit) -> Value {
+        let status = match exit {
+            Exit::Wrong => "wrong",
+            Exit::Undecided => "undecided",
+            _ => "complete",
+        };
+        let mut json = match (&self.compared, audits.pop()) {
+            (None, Some(only)) => only,
+            (_, last) => {
+                audits.extend(last);
+                json!({
+                    "status": status,
+                    "first": self.asking.asked.first,
+                    "last": self.asking.asked.last,
+                    "anchored_to": audits.first().map(|audit| audit["anchored_to"].clone()),
+                    "audits": audits,
+                    "compared": self.compared.as_ref().map(compared::json),
+                    "warnings": [],
+                })
+            }
+        };
+        let own = json["warnings"].as_array().cloned().unwrap_or_default();
+        json["warnings"] = self.warnings.iter().map(|warning| json!(warning)).chain(own).collect();
+        json["chain_id"] = json!(self.asking.chain_id);
+        json["chain_from"] = json!(if self.chain_of_user { "user" } else { "provider" });
+        let tip = &self.asking.tip;
+        json["anchor"] = if tip.is_missing { Value::Null } else { json!(tip.block) };
+        json["anchor_from"] = json!(if tip.is_own { "provider" } else { "user" });
+        json["anchor_agreed"] =
+            if tip.others.is_empty() { Value::Null } else { json!(tip.is_agreed()) };
+        json["finalized"] = json!(self.asking.asked.finalized);
+        let providers = LETTERS.iter().zip(self.hosts).zip(self.from);
+        json["providers"] = providers
+            .map(|((letter, host), from)| {
+                json!({ "name": letter, "host": host, "receipts_of_blocks": from })
+            })
+            .collect();
+        json
+    }
+}

@@ -1,0 +1,167 @@
+//! Providers as the commands use them: from flags, with bars and notes on standard error, and errors
+//! in words of the flags.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use chainsieve::eth::follow;
+use chainsieve_provider::{Builder, Endpoint, FetchError, Note, Provider, RpcError, Warning};
+
+use crate::args::eth::RpcArgs;
+use crate::output::{bytes, count, duration, grouped, print_note};
+use crate::progress::Progress;
+use crate::stop::Stop;
+
+/// A value of the command line that no error, no debug output and no help shows.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl FromStr for Secret {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// The bar of a provider's work, and the notes that are kept for its end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bar(Arc<Mutex<Shown>>);
+
+#[derive(Debug, Default)]
+struct Shown {
+    /// What is counted, how many there are, and the bar.
+    bar: Option<(String, u64, Progress)>,
+    kept: Vec<String>,
+}
+
+impl Bar {
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints above the bar, if there is one.
+    pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        match &self.shown().bar {
+            Some((_, _, bar)) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
+    /// So many of so many things are done.
+    pub(crate) fn show(&self, what: &str, done: u64, total: u64) {
+        let bar = &mut self.shown().bar;
+        if !matches!(bar, Some((of, all, _)) if (of.as_str(), *all) == (what, total)) {
+            // Two at a time would overwrite each other.
+            *bar = None;
+            *bar = Some((what.to_owned(), total, Progress::counting(total, what)));
+        }
+        if let Some((_, _, bar)) = bar {
+            bar.at(done);
+        }
+        if done >= total {
+            *bar = None;
+        }
+    }
+
+    pub(crate) fn is_shown(&self) -> bool {
+        self.shown().bar.is_some()
+    }
+
+    /// The notes that were kept since the last time.
+    pub(crate) fn take_kept(&self) -> Vec<String> {
+        std::mem::take(&mut self.shown().kept)
+    }
+
+    fn note(&self, endpoint: &Endpoint, note: &Note) {
+        let text = match note {
+            Note::Progress { stage, done, total } => {
+                return self.show(&stage.to_string(), *done, *total);
+            }
+            // Told once, at the start.
+            Note::Follow(note @ follow::Note::AnchorNotCompared(_)) => {
+                return self.shown().kept.push(note.to_string());
+            }
+            Note::Follow(follow::Note::Failed { question, error, wait }) => {
+                format!("{question}: {error}; again in {}", duration(*wait))
+            }
+            Note::Logs(logs) => count(*logs, "log"),
+            Note::FetchesReceipts { blocks, bytes } => {
+                return self
+                    .suspend(|| print_note(&format!("fetching {}", receipts(*blocks, *bytes))));
+            }
+            note => note.to_string(),
+        };
+        self.suspend(|| print_note(&format!("{endpoint}: {text}")));
+    }
+}
+
+fn receipts(blocks: u64, size: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let size = bytes(size as f64);
+    let blocks = count(usize::try_from(blocks).unwrap_or(usize::MAX), "block");
+    format!("receipts of {blocks}, about {size}")
+}
+
+/// A provider as the flags have it, and its bar.
+pub(crate) fn builder(args: &RpcArgs, endpoints: Vec<Endpoint>, stop: Stop) -> (Builder, Bar) {
+    let bar = Bar::default();
+    let notes = bar.clone();
+    let mut builder = Provider::builder()
+        .timeout(Duration::from_secs(args.timeout))
+        .retries(args.retries)
+        .batch(args.batch)
+        .parallel(args.parallel)
+        .stop(stop)
+        .log(move |endpoint, note| notes.note(endpoint, note));
+    if let Some(blocks) = args.rpc_log_range {
+        builder = builder.log_range(blocks);
+    }
+    (endpoints.into_iter().fold(builder, Builder::endpoint), bar)
+}
+
+/// The same with names of flags.
+pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
+    let (advice, limit) = match &error {
+        FetchError::TooManyHeaders { limit, .. } => ("--max-headers allows", Some(*limit)),
+        FetchError::TooManyReceipts { blocks, bytes, limit } => {
+            return anyhow!(
+                "{}: --max-receipts allows {}; narrow the query or its range, or allow more",
+                receipts(*blocks, *bytes),
+                count(usize::try_from(*limit).unwrap_or(usize::MAX), "block")
+            );
+        }
+        FetchError::NoFinalized => {
+            ("--unfinalized takes blocks that may still leave the chain", None)
+        }
+        FetchError::NotFinal { .. } => ("--unfinalized takes them", None),
+        FetchError::Rpc { error, .. } if matches!(error.origin(), RpcError::Timeout { .. }) => {
+            ("--timeout", None)
+        }
+        _ => return error.into(),
+    };
+    match limit {
+        Some(limit) => anyhow!("{error}: {advice} {}", grouped(limit)),
+        None => anyhow!("{error}: {advice}"),
+    }
+}
+
+/// A warning with names of flags.
+pub(crate) fn words_of(warning: &Warning) -> String {
+    match warning {
+        Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized takes it)"),
+        Warning::UnknownAnchor(hash) => {
+            format!("no provider has the block of --anchor {hash}")
+        }
+        warning => warning.to_string(),
+    }
+}

@@ -1,0 +1,142 @@
+//! What a node answers to `eth_getLogs` for the blocks of an audit.
+
+use chainsieve::eth::header::ChainBlock;
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::ResolvedBlocks;
+
+use crate::blocks::Asked;
+use crate::error::FetchError;
+use crate::fetched_chain::FetchedChain;
+use crate::node::{Node, RpcError};
+use crate::note::{Note, Stage};
+
+/// Logs that are held in memory: a gigabyte or two.
+const MAX_LOGS: usize = 4_000_000;
+/// How often a branch may be left while it is asked about.
+const TRIES: u32 = 4;
+
+/// Why logs did not come.
+enum Failed {
+    Rpc(RpcError),
+    TooMany,
+}
+
+impl From<RpcError> for Failed {
+    fn from(error: RpcError) -> Self {
+        Self::Rpc(error)
+    }
+}
+
+impl Failed {
+    fn of(self, node: &Node, what: impl Into<String>) -> FetchError {
+        match self {
+            Self::Rpc(error) => FetchError::rpc(node.name(), what, error),
+            Self::TooMany => FetchError::TooManyLogs { node: node.name(), limit: MAX_LOGS },
+        }
+    }
+}
+
+const GET_LOGS: &str = "eth_getLogs";
+
+/// The logs of the range: up to the finalised block by number, after it by the hash of each block,
+/// so that the answer is bound to this chain. Where the node left the branch, the chain is fetched
+/// anew from it, if it is its own.
+pub(crate) fn fetch(
+    node: &Node,
+    asked: &Asked,
+    fetched: &mut FetchedChain,
+    is_source: bool,
+    may_hold: &dyn Fn(&ChainBlock<'_>) -> bool,
+) -> Result<Vec<LocatedLog>, FetchError> {
+    if let ResolvedBlocks::AtHash(hash) = asked.blocks {
+        let logs = node.logs_at(&asked.query, hash).and_then(|logs| {
+            if logs.is_empty() { node.logs_at_if_held(&asked.query, hash) } else { Ok(logs) }
+        });
+        return logs.map_err(|error| FetchError::rpc(node.name(), GET_LOGS, error));
+    }
+    let settled = asked.finalized.map(|block| block.number.min(asked.last));
+    let settled = settled.filter(|&number| number >= asked.first);
+    let mut logs = Vec::new();
+    let total = (asked.last - asked.first).saturating_add(1);
+    if let Some(settled) = settled {
+        let windows = node.logs(&asked.query, asked.first..=settled, |window, mut found| {
+            logs.append(&mut found);
+            let done = (window.end() - asked.first).saturating_add(1);
+            node.note(Note::Progress { stage: Stage::Logs, done, total });
+            check_count(&logs)
+        });
+        windows.map_err(|failed| failed.of(node, GET_LOGS))?;
+    }
+    let from = settled.map_or(Some(asked.first), |settled| settled.checked_add(1));
+    let Some(from) = from.filter(|from| *from <= asked.last) else { return Ok(logs) };
+    let before = logs.len();
+    for tries in 1.. {
+        logs.truncate(before);
+        let Some((block, error)) = by_hash(node, asked, fetched, from, may_hold, &mut logs)? else {
+            break;
+        };
+        // The node may have had its own reasons.
+        let what = || format!("block {block}");
+        let now = node.header(block);
+        let now = now.map_err(|error| FetchError::rpc(node.name(), what(), error))?;
+        let here = fetched.chain.block(block).map(|block| block.hash);
+        if now.map(|header| header.hash()) == here {
+            return Err(FetchError::rpc(node.name(), format!("{GET_LOGS}: {}", what()), error));
+        }
+        if !is_source || tries == TRIES {
+            return Err(FetchError::OtherBranch { node: node.name(), block, tries });
+        }
+        node.note(Note::Reorganized { block, from });
+        let end = fetched.chain.numbers().map_or(asked.last, |numbers| *numbers.end());
+        fetched.fetch(node, from..=end, true)?;
+    }
+    Ok(logs)
+}
+
+/// Appends the logs of the blocks from `from` on, each by its hash. Returns the first block that
+/// the node says it does not have, or has an error for.
+fn by_hash(
+    node: &Node,
+    asked: &Asked,
+    fetched: &FetchedChain,
+    from: u64,
+    may_hold: &dyn Fn(&ChainBlock<'_>) -> bool,
+    logs: &mut Vec<LocatedLog>,
+) -> Result<Option<(u64, RpcError)>, FetchError> {
+    let blocks = (from..=asked.last).filter_map(|number| fetched.chain.block(number));
+    let (numbers, hashes): (Vec<_>, Vec<_>) =
+        blocks.map(|block| (block.number, block.hash)).unzip();
+    let total = hashes.len() as u64;
+    let mut failed = None;
+    let mut done = 0;
+    node.logs_at_each(&asked.query, &hashes, |hash, answer| {
+        let number = numbers[done];
+        done += 1;
+        node.note(Note::Progress { stage: Stage::Logs, done: done as u64, total });
+        // Besu and anvil answer with no logs for a block that they don't have.
+        let is_doubtful = matches!(&answer, Ok(logs) if logs.is_empty())
+            && failed.is_none()
+            && fetched.chain.block(number).is_some_and(|block| may_hold(&block));
+        let answer = if is_doubtful { node.logs_at_if_held(&asked.query, hash) } else { answer };
+        let what = || format!("{GET_LOGS} by hash, block {number}");
+        match answer {
+            Ok(mut found) => {
+                logs.append(&mut found);
+                check_count(logs).map_err(|failed| failed.of(node, what()))
+            }
+            Err(error)
+                if matches!(error.origin(), RpcError::Node { .. } | RpcError::NotFound { .. }) =>
+            {
+                failed.get_or_insert((number, error));
+                Ok(())
+            }
+            Err(error) => Err(FetchError::rpc(node.name(), what(), error)),
+        }
+    })?;
+    Ok(failed)
+}
+
+/// Checks that the logs are few enough to be held in memory.
+fn check_count(logs: &[LocatedLog]) -> Result<(), Failed> {
+    if logs.len() <= MAX_LOGS { Ok(()) } else { Err(Failed::TooMany) }
+}

@@ -1,0 +1,108 @@
+//! Headers of a node linked to a chain, through reorganisations while they are fetched.
+
+use std::ops::RangeInclusive;
+
+use chainsieve::eth::header::{ChainError, HeaderBuf, HeaderChain, Linked};
+
+use crate::error::FetchError;
+use crate::node::{Node, RpcError};
+use crate::note::{Note, Stage};
+
+/// How often a chain may change while it is fetched.
+const TRIES: u32 = 6;
+/// Blocks before a header that does not fit that are fetched again, four times as many each time.
+const STEP_BACK: u64 = 8;
+
+/// Linked headers of consecutive blocks.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct FetchedChain {
+    /// The chain.
+    pub chain: HeaderChain,
+    /// The RLP of each header, if it is kept.
+    pub rlp: Option<Vec<Vec<u8>>>,
+}
+
+/// Why headers were not linked.
+enum Failed {
+    Rpc(RpcError),
+    /// A header that does not follow on the one before.
+    Misfit(u64, ChainError),
+}
+
+impl From<RpcError> for Failed {
+    fn from(error: RpcError) -> Self {
+        Self::Rpc(error)
+    }
+}
+
+impl FetchedChain {
+    /// No headers yet.
+    pub fn new(keep_rlp: bool) -> Self {
+        Self { chain: HeaderChain::new(), rlp: keep_rlp.then(Vec::new) }
+    }
+
+    /// Fetches the headers of these blocks and links them. Where the node's chain was reorganised
+    /// meanwhile, or has been since what is here was fetched, the blocks before are fetched again,
+    /// as far back as need be.
+    ///
+    /// # Errors
+    /// [`FetchError`], also where the headers still do not fit after six tries.
+    pub fn fetch(
+        &mut self,
+        node: &Node,
+        blocks: RangeInclusive<u64>,
+        progress: bool,
+    ) -> Result<(), FetchError> {
+        let (first, last) = blocks.into_inner();
+        let bottom = self.chain.numbers().map_or(first, |numbers| *numbers.start());
+        let total = last.saturating_sub(bottom).saturating_add(1);
+        let mut from = first;
+        for tries in 1.. {
+            let fetched = node.headers(from..=last, |headers| {
+                for header in &headers {
+                    self.link(header)?;
+                }
+                if let Some(header) = headers.last().filter(|_| progress) {
+                    let done = header.view().number().saturating_sub(bottom).saturating_add(1);
+                    node.note(Note::Progress { stage: Stage::Headers, done, total });
+                }
+                Ok::<_, Failed>(())
+            });
+            let (block, error) = match fetched {
+                Ok(()) => break,
+                Err(Failed::Misfit(block, error)) => (block, error),
+                Err(Failed::Rpc(error)) => {
+                    return Err(FetchError::rpc(node.name(), "headers", error));
+                }
+            };
+            if tries == TRIES {
+                return Err(FetchError::NoOneChain { node: node.name(), block, error, tries });
+            }
+            let back = STEP_BACK << (2 * (tries - 1));
+            from = block.saturating_sub(back).max(bottom);
+            node.note(Note::Reorganized { block, from });
+            if from == bottom {
+                // The first block may be another one too.
+                self.chain = HeaderChain::new();
+                self.rlp.iter_mut().for_each(Vec::clear);
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, header: &HeaderBuf) -> Result<(), Failed> {
+        let view = header.view();
+        let linked = self.chain.push(&view);
+        let linked = linked.map_err(|error| Failed::Misfit(view.number(), error))?;
+        if let Some(rlp) = &mut self.rlp {
+            if let Linked::Reorganised { removed } = &linked {
+                rlp.truncate(rlp.len().saturating_sub(removed.len()));
+            }
+            if linked != Linked::Known {
+                rlp.push(header.rlp().to_vec());
+            }
+        }
+        Ok(())
+    }
+}

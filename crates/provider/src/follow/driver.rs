@@ -1,0 +1,255 @@
+//! What a follower wants, asked of the nodes; what it gives out, handed to the reader and stored.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use chainsieve::eth::follow::{
+    Action, Answer, Event, Failure, Fault, Follower, Question, QuestionId,
+};
+use chainsieve::eth::header::BlockRef;
+
+use super::cursor_file::CursorFile;
+use super::shared::Shared;
+use super::{CandidateIndex, FollowError, FollowStatus, LogUpdate};
+use crate::node::{Node, RpcError};
+use crate::note::Note;
+use crate::provider::Provider;
+
+pub(super) struct Driver {
+    provider: Provider,
+    /// The node that is asked: another one once it does not answer.
+    node: usize,
+    follower: Follower,
+    file: Option<CursorFile>,
+    index: Option<Box<dyn CandidateIndex>>,
+    shared: Arc<Shared>,
+    began: Instant,
+}
+
+/// Why an answer in parts ends.
+enum Ended {
+    Rpc(RpcError),
+    /// No more of it is of use.
+    Enough,
+}
+
+impl From<RpcError> for Ended {
+    fn from(error: RpcError) -> Self {
+        Self::Rpc(error)
+    }
+}
+
+impl Driver {
+    pub(super) fn new(
+        provider: Provider,
+        follower: Follower,
+        file: Option<CursorFile>,
+        index: Option<Box<dyn CandidateIndex>>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self { provider, node: 0, follower, file, index, shared, began: Instant::now() }
+    }
+
+    fn handle(&mut self, event: Event<'_>) -> Vec<Action> {
+        self.follower.handle(event, self.began.elapsed())
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.provider.stop().is_set()
+    }
+
+    /// Goes on until it is stopped, or everything is given out.
+    pub(super) fn run(&mut self) {
+        let ended = self.go();
+        self.shared.set_status(self.status());
+        self.shared.end(ended);
+    }
+
+    fn go(&mut self) -> Result<(), FollowError> {
+        let mut actions = VecDeque::from(self.handle(Event::Tick));
+        let mut has_stopped = false;
+        loop {
+            if !has_stopped && self.is_stopping() {
+                has_stopped = true;
+                // What was acknowledged is stored; nothing else is begun.
+                if let Some(id) = self.shared.take_acknowledged() {
+                    actions.extend(self.handle(Event::Acknowledged(id)));
+                }
+                actions.retain(|action| matches!(action, Action::Store(..) | Action::End(_)));
+                actions.extend(self.handle(Event::Stop));
+            }
+            self.shared.set_status(self.status());
+            match actions.pop_front() {
+                Some(Action::End(ended)) => return ended.map_err(|fault| self.fault(fault)),
+                Some(action) => match self.act(action) {
+                    Ok(more) => actions.extend(more),
+                    Err(error) => {
+                        self.store_all();
+                        return Err(error);
+                    }
+                },
+                None => {
+                    let wait = self.follower.wake_at();
+                    let wait = wait.map(|at| at.saturating_sub(self.began.elapsed()));
+                    self.provider.stop().wait_for(wait, || self.shared.has_acknowledged());
+                    let id = self.shared.take_acknowledged();
+                    actions.extend(self.handle(id.map_or(Event::Tick, Event::Acknowledged)));
+                }
+            }
+        }
+    }
+
+    /// Stores what was given out, where an error ends it that says more than a second one.
+    fn store_all(&mut self) {
+        for action in self.handle(Event::Stop) {
+            if let (Action::Store(_, cursor), Some(file)) = (action, &self.file) {
+                drop(file.write(&cursor));
+            }
+        }
+    }
+
+    fn fault(&self, fault: Fault) -> FollowError {
+        FollowError::Fault { node: self.node().name(), fault: Box::new(fault) }
+    }
+
+    fn status(&self) -> FollowStatus {
+        FollowStatus {
+            head: self.follower.head(),
+            next: self.follower.next_number(),
+            last: self.follower.last(),
+            verified: self.follower.num_verified(),
+        }
+    }
+
+    fn node(&self) -> &Node {
+        &self.provider.nodes()[self.node]
+    }
+
+    fn act(&mut self, action: Action) -> Result<Vec<Action>, FollowError> {
+        match action {
+            Action::Ask(id, question) => self.ask(id, &question),
+            Action::Store(id, cursor) => {
+                if let Some(file) = &self.file {
+                    file.write(&cursor)?;
+                }
+                Ok(self.handle(Event::Stored(id)))
+            }
+            Action::Update(id, update) => {
+                let cursor = if self.file.is_some() { None } else { self.follower.cursor() };
+                self.shared.give(LogUpdate { id, update, cursor });
+                Ok(Vec::new())
+            }
+            Action::Note(note) => {
+                if !self.is_stopping() {
+                    self.node().note(Note::Follow(note));
+                }
+                Ok(Vec::new())
+            }
+            // The follower of this version has no others.
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Asks, and hands the answer over. Returns what it leads to.
+    fn ask(&mut self, id: QuestionId, question: &Question) -> Result<Vec<Action>, FollowError> {
+        let node = self.node().clone();
+        let answer = match question {
+            Question::Block(tag) => node.block(*tag).map(Answer::Block),
+            Question::Header(hash) => {
+                let header = node.header_by_hash(*hash);
+                let answer = header.as_ref().map(|it| Answer::Header(it.as_ref()));
+                return Ok(self.answer(id, answer.map_err(Clone::clone)));
+            }
+            Question::IndexedBlock(number) => {
+                Ok(Answer::Block(self.index(|index| index.block(*number))?))
+            }
+            Question::Candidates(numbers) => {
+                let (candidates, end) = self.index(|index| index.candidates(numbers.clone()))?;
+                let hashes: Vec<_> = candidates.iter().map(|block| block.hash).collect();
+                let mut headers = Vec::with_capacity(hashes.len());
+                let came = node.headers_of(&hashes, |header| headers.push(header));
+                return Ok(self.answer(id, came.map(|()| Answer::Candidates(&headers, end))));
+            }
+            Question::Headers(numbers) => {
+                let mut actions = Vec::new();
+                let came = node.headers(numbers.clone(), |headers| {
+                    actions.extend(self.answer(id, Ok(Answer::Headers(&headers))));
+                    self.go_on(id)
+                });
+                actions.extend(self.complete(id, came));
+                return Ok(actions);
+            }
+            Question::Receipts(blocks) => {
+                let mut actions = Vec::new();
+                let came = node.receipts_of(blocks, |at: BlockRef, receipts| {
+                    let receipts = receipts.as_ref().map(Option::as_ref).map_err(failure);
+                    actions.extend(self.answer(id, Ok(Answer::Receipts(at, receipts))));
+                    self.go_on(id)
+                });
+                actions.extend(self.complete(id, came));
+                return Ok(actions);
+            }
+            Question::ReceiptsEachWay(at) => {
+                let mut actions = Vec::new();
+                // Another node may have them right.
+                for node in self.provider.nodes().to_vec() {
+                    node.receipts_by_each_method(*at, |method, receipts| {
+                        let receipts = receipts.as_ref().map(Option::as_ref).map_err(failure);
+                        actions.extend(self.answer(id, Ok(Answer::ReceiptsBy(method, receipts))));
+                        self.go_on(id).is_err()
+                    });
+                    if self.go_on(id).is_err() {
+                        break;
+                    }
+                }
+                actions.extend(self.answer(id, Ok(Answer::Complete)));
+                return Ok(actions);
+            }
+        };
+        Ok(self.answer(id, answer))
+    }
+
+    fn index<T>(
+        &mut self,
+        ask: impl FnOnce(&mut dyn CandidateIndex) -> Result<T, String>,
+    ) -> Result<T, FollowError> {
+        let none = || FollowError::Index("there is no index".into());
+        let index = self.index.as_deref_mut().ok_or_else(none)?;
+        ask(index).map_err(FollowError::Index)
+    }
+
+    fn answer(&mut self, id: QuestionId, answer: Result<Answer<'_>, RpcError>) -> Vec<Action> {
+        if self.is_stopping() {
+            return Vec::new();
+        }
+        let answer = answer.unwrap_or_else(|error| {
+            // The next try is another node's, if there is one.
+            self.node = (self.node + 1) % self.provider.nodes().len();
+            Answer::Failed(failure(&error))
+        });
+        self.handle(Event::Answer(id, answer))
+    }
+
+    /// No more comes of an answer in parts.
+    fn complete(&mut self, id: QuestionId, came: Result<(), Ended>) -> Vec<Action> {
+        match came {
+            Ok(()) => self.answer(id, Ok(Answer::Complete)),
+            Err(Ended::Rpc(error)) => self.answer(id, Err(error)),
+            // What ended the question was its last answer.
+            Err(Ended::Enough) => Vec::new(),
+        }
+    }
+
+    /// Whether more of the answer is of use.
+    fn go_on(&self, id: QuestionId) -> Result<(), Ended> {
+        if self.is_stopping() || self.follower.question() != Some(id) {
+            return Err(Ended::Enough);
+        }
+        Ok(())
+    }
+}
+
+fn failure(error: &RpcError) -> Failure {
+    Failure { transient: error.origin().is_transient(), reason: error.to_string() }
+}

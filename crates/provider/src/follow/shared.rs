@@ -1,0 +1,146 @@
+//! What goes between a follower's thread and its reader: an update out, its acknowledgement back.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+#[cfg(feature = "tokio")]
+use std::{collections::BTreeMap, task::Waker};
+
+use chainsieve::eth::follow::UpdateId;
+
+use super::{FollowError, FollowStatus, LogUpdate};
+
+#[derive(Debug, Default)]
+struct State {
+    /// The update that is out and not read yet: the follower has one out at a time.
+    update: Option<LogUpdate>,
+    acknowledged: Option<UpdateId>,
+    status: FollowStatus,
+    ended: Option<Result<(), FollowError>>,
+    #[cfg(feature = "tokio")]
+    tasks: BTreeMap<u64, Waker>,
+    #[cfg(feature = "tokio")]
+    readers: u64,
+}
+
+/// What the threads share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Notified on an update, and at the end.
+    reader: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics with the lock held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notify_reader(&self, state: MutexGuard<'_, State>) {
+        #[cfg(feature = "tokio")]
+        let tasks = {
+            let mut state = state;
+            std::mem::take(&mut state.tasks)
+        };
+        #[cfg(not(feature = "tokio"))]
+        drop(state);
+        self.reader.notify_all();
+        // Not while the lock is held: a task may own a reader.
+        #[cfg(feature = "tokio")]
+        tasks.into_values().for_each(Waker::wake);
+    }
+
+    /// Gives an update out.
+    pub(super) fn give(&self, update: LogUpdate) {
+        let mut state = self.state();
+        state.update = Some(update);
+        self.notify_reader(state);
+    }
+
+    pub(super) fn end(&self, ended: Result<(), FollowError>) {
+        let mut state = self.state();
+        state.ended.get_or_insert(ended);
+        self.notify_reader(state);
+    }
+
+    pub(super) fn set_status(&self, status: FollowStatus) {
+        self.state().status = status;
+    }
+
+    pub(super) fn status(&self) -> FollowStatus {
+        self.state().status
+    }
+
+    pub(super) fn ended(&self) -> Option<Result<(), FollowError>> {
+        self.state().ended.clone()
+    }
+
+    pub(super) fn acknowledge(&self, id: UpdateId) {
+        self.state().acknowledged = Some(id);
+    }
+
+    pub(super) fn has_acknowledged(&self) -> bool {
+        self.state().acknowledged.is_some()
+    }
+
+    pub(super) fn take_acknowledged(&self) -> Option<UpdateId> {
+        self.state().acknowledged.take()
+    }
+
+    /// The next update; `None` at the end, or after the deadline.
+    pub(super) fn next(&self, deadline: Option<Instant>) -> Option<LogUpdate> {
+        let mut state = self.state();
+        loop {
+            if let Some(update) = state.update.take() {
+                return Some(update);
+            }
+            if state.ended.is_some() {
+                return None;
+            }
+            state = match deadline {
+                None => self.reader.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    let waited = self.reader.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// The number of a new reader.
+    #[cfg(feature = "tokio")]
+    pub(super) fn new_reader(&self) -> u64 {
+        let mut state = self.state();
+        state.readers += 1;
+        state.readers
+    }
+
+    /// A reader is gone, and nobody is woken for it.
+    #[cfg(feature = "tokio")]
+    pub(super) fn remove_reader(&self, number: u64) {
+        let task = self.state().tasks.remove(&number);
+        // Not while the lock is held: it may own another reader.
+        drop(task);
+    }
+
+    /// The next update for a reader's task, which is woken when there is one.
+    #[cfg(feature = "tokio")]
+    pub(super) fn poll(&self, reader: u64, task: &Waker) -> std::task::Poll<Option<LogUpdate>> {
+        let mut state = self.state();
+        if let Some(update) = state.update.take() {
+            return std::task::Poll::Ready(Some(update));
+        }
+        if state.ended.is_some() {
+            return std::task::Poll::Ready(None);
+        }
+        let earlier = state.tasks.insert(reader, task.clone());
+        drop(state);
+        drop(earlier);
+        std::task::Poll::Pending
+    }
+}

@@ -1,0 +1,44 @@
+#![doc = include_str!("../README.md")]
+
+mod anchor;
+mod answers;
+mod asking;
+mod blocks;
+mod builder;
+mod error;
+mod evidence;
+mod fetched_chain;
+mod follow;
+mod in_order;
+mod logs;
+mod node;
+mod note;
+mod provider;
+mod scan;
+mod source;
+mod stop;
+mod warning;
+
+pub use chainsieve;
+pub use chainsieve::eth::follow::{Cursor, Update};
+pub use chainsieve::eth::log_query::LogQuery;
+
+pub use anchor::Anchor;
+pub use asking::Asking;
+pub use blocks::Asked;
+pub use builder::Builder;
+pub use error::{BuildError, FetchError};
+pub use evidence::Fetched;
+pub use fetched_chain::FetchedChain;
+pub use follow::{
+    CandidateIndex, CursorFileCause, CursorFileError, FollowBuilder, FollowError, FollowStatus,
+    Following, LogUpdate, LogUpdates,
+};
+pub use logs::{Incomplete, LogsError, ProvenLogs};
+pub use node::{Endpoint, EndpointError, Log, Node, Options, RpcError};
+pub use note::{Note, Stage};
+pub use provider::{Audited, Provider};
+pub use scan::{Scan, ScannedPart};
+pub use source::{Beside, Tip};
+pub use stop::Stop;
+pub use warning::Warning;

@@ -1,0 +1,395 @@
+//! JSON-RPC 2.0: calls, batches of them, and their answers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use serde::Deserialize;
+use serde::de::Deserializer;
+use serde_json::value::RawValue;
+
+use super::Stop;
+use super::bounded;
+use super::error::RpcError;
+use super::transport::{Body, Transport, of_status};
+use chainsieve::eth::provider::Limit;
+
+/// One call.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) method: &'static str,
+    /// The list of parameters, as JSON.
+    pub(super) params: String,
+}
+
+impl Call {
+    pub(super) fn new(method: &'static str, params: &serde_json::Value) -> Self {
+        Self { method, params: params.to_string() }
+    }
+}
+
+/// Calls to one node, several in a request as far as it takes them. Clones share what they know.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    transport: Transport,
+    /// The id of the next call: an answer to an old one does not answer a new one.
+    next_id: Arc<AtomicU64>,
+    /// Calls in a request; 1 for calls that are not in a list at all.
+    batch: Arc<AtomicUsize>,
+}
+
+/// An answer. `result` is there for a null too, which is an answer.
+#[derive(Deserialize)]
+struct Reply<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+#[derive(Deserialize)]
+struct ErrorObject<'a> {
+    #[serde(default)]
+    code: Option<serde_json::Number>,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+}
+
+impl Caller {
+    pub(super) fn new(transport: Transport) -> Self {
+        let batch = transport.options().batch.max(1);
+        let next_id = Arc::new(AtomicU64::new(1));
+        Self { transport, next_id, batch: Arc::new(AtomicUsize::new(batch)) }
+    }
+
+    pub(super) fn with_stop(self, stop: Stop) -> Self {
+        Self { transport: self.transport.with_stop(stop), ..self }
+    }
+
+    pub(super) fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// Calls in a request at most, as far as it is known.
+    pub(super) fn batch(&self) -> usize {
+        self.batch.load(Ordering::Relaxed)
+    }
+
+    /// One call, tried again while that may help. `read` gets the result as JSON.
+    pub(super) fn call<T>(
+        &self,
+        call: &Call,
+        read: impl Fn(&str) -> Result<T, RpcError>,
+    ) -> Result<T, RpcError> {
+        self.call_while(RpcError::is_transient, call, read)
+    }
+
+    /// One call that may be asked for in parts: what takes too long is not asked again.
+    pub(super) fn call_of_parts<T>(
+        &self,
+        call: &Call,
+        read: impl Fn(&str) -> Result<T, RpcError>,
+    ) -> Result<T, RpcError> {
+        let may_pass =
+            |error: &RpcError| error.is_transient() && !matches!(error, RpcError::Timeout { .. });
+        self.call_while(may_pass, call, read)
+    }
+
+    fn call_while<T>(
+        &self,
+        may_pass: impl Fn(&RpcError) -> bool,
+        call: &Call,
+        read: impl Fn(&str) -> Result<T, RpcError>,
+    ) -> Result<T, RpcError> {
+        self.transport.retried_while(may_pass, || {
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            let body = self.transport.post(&[call.method], &request(id, call))?;
+            self.single(&body, id, call, &read).map_err(|error| self.clean(error))
+        })
+    }
+
+    /// Several calls in as few requests as the provider takes, each tried again while that may
+    /// help. `read` gets the index of a call and its result as JSON. The answers are in the order
+    /// of the calls.
+    ///
+    /// # Errors
+    /// Where no call could be answered, as without a connection. An error about one call is its
+    /// own answer.
+    pub(super) fn calls<T>(
+        &self,
+        calls: &[Call],
+        read: impl Fn(usize, &str) -> Result<T, RpcError>,
+    ) -> Result<Vec<Result<T, RpcError>>, RpcError> {
+        let mut answers = Vec::with_capacity(calls.len());
+        while answers.len() < calls.len() {
+            let start = answers.len();
+            let end = calls.len().min(start + self.batch());
+            let part = &calls[start..end];
+            if let [one] = part {
+                answers.push(self.call(one, |result| read(start, result)));
+                if let Some(Err(error)) = answers.last()
+                    && error.origin().is_transient()
+                {
+                    return Err(error.clone());
+                }
+                continue;
+            }
+            match self.batch_of(part, &|at, result: &str| read(start + at, result)) {
+                Ok(part) => answers.extend(part),
+                Err(error) => self.smaller(part.len(), error)?,
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Notes that a batch was refused for its size; whatever else it was is returned.
+    fn smaller(&self, calls: usize, error: RpcError) -> Result<(), RpcError> {
+        let most = match error.origin() {
+            RpcError::LimitExceeded { limit: Limit::Batch(Some(most)), .. } => *most,
+            RpcError::LimitExceeded { limit: Limit::RateLimited { .. }, .. } => return Err(error),
+            RpcError::LimitExceeded { .. } | RpcError::TooLarge { .. } => calls / 2,
+            RpcError::Http { status: 400 | 405 | 411 | 414 | 415 | 422 | 501 } => 1,
+            _ => return Err(error),
+        };
+        self.batch.fetch_min(most.clamp(1, (calls / 2).max(1)), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn batch_of<T>(
+        &self,
+        calls: &[Call],
+        read: &dyn Fn(usize, &str) -> Result<T, RpcError>,
+    ) -> Result<Vec<Result<T, RpcError>>, RpcError> {
+        let mut answers: Vec<Option<Result<T, RpcError>>> = Vec::new();
+        answers.resize_with(calls.len(), || None);
+        self.transport.retried(|| {
+            let open: Vec<usize> = (0..calls.len()).filter(|&at| answers[at].is_none()).collect();
+            let first = self.next_id.fetch_add(open.len() as u64, Ordering::Relaxed);
+            let requests: Vec<String> =
+                (first..).zip(&open).map(|(id, &at)| request(id, &calls[at])).collect();
+            let methods: Vec<_> = open.iter().map(|&at| calls[at].method).collect();
+            let posted = self.transport.post(&methods, &format!("[{}]", requests.join(",")));
+            let body = posted.map_err(|error| match error {
+                // Fewer calls take less time.
+                RpcError::Timeout { .. } => {
+                    RpcError::LimitExceeded { limit: Limit::Time, message: error.to_string() }
+                }
+                error => error,
+            })?;
+            let replies = self.replies(&body, first, open.len())?;
+            let mut transient = None;
+            for (&at, reply) in open.iter().zip(replies) {
+                let answer = match reply {
+                    None => Err(RpcError::Malformed("a call of the batch is not answered".into())),
+                    Some(reply) => {
+                        self.result(&reply, &calls[at], &body).and_then(|result| read(at, result))
+                    }
+                };
+                match answer.map_err(|error| self.clean(error)) {
+                    Err(error) if error.is_transient() => transient = Some(error),
+                    // Too much beside the others, and not alone.
+                    Err(
+                        error @ RpcError::LimitExceeded {
+                            limit: Limit::ResponseBytes | Limit::Batch(_),
+                            ..
+                        },
+                    ) => return Err(error),
+                    answer => answers[at] = Some(answer),
+                }
+            }
+            transient.map_or(Ok(()), Err)
+        })?;
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// The replies to a batch, in the order of its calls.
+    fn replies<'a>(
+        &self,
+        body: &'a Body,
+        first: u64,
+        calls: usize,
+    ) -> Result<Vec<Option<Reply<'a>>>, RpcError> {
+        let text = body.text.trim_start();
+        if !text.starts_with('[') {
+            return Err(self.refused(body, calls));
+        }
+        let no_json = |error: serde_json::Error| self.no_json(&error, body);
+        let list: Vec<&RawValue> = bounded::list(text, calls).map_err(no_json)?;
+        let mut by_id = HashMap::new();
+        for reply in list {
+            let reply = object(reply.get()).map_err(no_json)?;
+            let id = id(&reply);
+            let index = id.and_then(|id| id.checked_sub(first)).filter(|&at| at < calls as u64);
+            let Some(index) = index else {
+                // Some answer so to a whole batch that they refuse.
+                if let Some(error) = reply.error {
+                    return Err(self.node_error(error.get(), "a batch", body));
+                }
+                return Err(RpcError::Malformed("an answer has the id of no call".into()));
+            };
+            if by_id.insert(index, reply).is_some() {
+                return Err(RpcError::Malformed("two answers to one call".into()));
+            }
+        }
+        Ok((0..calls as u64).map(|at| by_id.remove(&at)).collect())
+    }
+
+    /// What an answer to a batch means that is no list.
+    fn refused(&self, body: &Body, calls: usize) -> RpcError {
+        let text = body.text.trim_start();
+        let error = text.starts_with('{').then(|| serde_json::from_str::<Reply<'_>>(text).ok());
+        let Some(error) = error.flatten().and_then(|reply| reply.error) else {
+            return if (200..300).contains(&body.status) {
+                let message = "the answer to a batch is no list".to_owned();
+                RpcError::LimitExceeded { limit: Limit::Batch(None), message }
+            } else {
+                of_status(body)
+            };
+        };
+        match self.node_error(error.get(), "a batch", body) {
+            // One error for all of them: whatever it says, it may be about the batch.
+            RpcError::Node { message, .. } if calls > 1 => {
+                RpcError::LimitExceeded { limit: Limit::Batch(None), message }
+            }
+            RpcError::MethodMissing { .. } => RpcError::LimitExceeded {
+                limit: Limit::Batch(None),
+                message: "the node does not serve batches".into(),
+            },
+            error => error,
+        }
+    }
+
+    /// The answer to a call that was sent alone.
+    fn single<T>(
+        &self,
+        body: &Body,
+        sent: u64,
+        call: &Call,
+        read: impl Fn(&str) -> Result<T, RpcError>,
+    ) -> Result<T, RpcError> {
+        let text = body.text.trim_start();
+        let success = (200..300).contains(&body.status);
+        let reply = match object(text) {
+            Ok(reply) => reply,
+            Err(_) if !success => return Err(of_status(body)),
+            Err(error) => return Err(self.no_json(&error, body)),
+        };
+        // An error may have no id: the request could not be read, or was not looked at.
+        if reply.error.is_none() {
+            if !success {
+                return Err(of_status(body));
+            }
+            if id(&reply) != Some(sent) {
+                return Err(RpcError::Malformed("the answer has another id than the call".into()));
+            }
+        }
+        read(self.result(&reply, call, body)?)
+    }
+
+    fn result<'a>(&self, reply: &Reply<'a>, call: &Call, body: &Body) -> Result<&'a str, RpcError> {
+        if let Some(error) = reply.error {
+            return Err(self.node_error(error.get(), call.method, body));
+        }
+        reply.result.map(RawValue::get).ok_or_else(|| {
+            RpcError::Malformed("the answer has neither a result nor an error".into())
+        })
+    }
+
+    /// The node's error, and what it says of limits.
+    fn node_error(&self, json: &str, method: &'static str, body: &Body) -> RpcError {
+        let scrub = |text: &str| RpcError::words(&self.transport.endpoint().scrub(text));
+        let Ok(error) = serde_json::from_str::<ErrorObject<'_>>(json) else {
+            // Some have a text in its place.
+            let text = serde_json::from_str::<String>(json).unwrap_or_default();
+            return match Limit::of_error(0, &text, "") {
+                Some(limit) => RpcError::LimitExceeded { limit, message: scrub(&text) },
+                None => RpcError::Node { code: 0, message: scrub(&text) },
+            };
+        };
+        let code = error.code.and_then(|code| code.as_i64()).unwrap_or_default();
+        let text = error.message.unwrap_or_default();
+        let data = error.data.map_or("", RawValue::get);
+        let mut message = scrub(&text);
+        if message.is_empty() {
+            message = "without a message".into();
+        }
+        if is_missing(code, &text) {
+            return RpcError::MethodMissing { method };
+        }
+        let limit = match Limit::of_error(code, &text, data) {
+            Some(Limit::RateLimited { retry_after }) => {
+                Limit::RateLimited { retry_after: body.retry_after.or(retry_after) }
+            }
+            None if body.status == 429 => Limit::RateLimited { retry_after: body.retry_after },
+            Some(limit) => limit,
+            None => return RpcError::Node { code, message },
+        };
+        RpcError::LimitExceeded { limit, message }
+    }
+
+    /// What is wrong with an answer, short and without secrets: parsers quote what they read.
+    pub(super) fn clean(&self, error: RpcError) -> RpcError {
+        match error {
+            RpcError::Malformed(words) => {
+                let words = self.transport.endpoint().scrub(&words);
+                RpcError::Malformed(RpcError::words(&words))
+            }
+            error => error,
+        }
+    }
+
+    fn no_json(&self, error: &serde_json::Error, body: &Body) -> RpcError {
+        if (200..300).contains(&body.status) {
+            self.clean(RpcError::Malformed(format!("no JSON-RPC: {error}")))
+        } else {
+            of_status(body)
+        }
+    }
+}
+
+/// Reads an answer, which is an object: of a list, serde would take the elements for its fields.
+fn object(text: &str) -> Result<Reply<'_>, serde_json::Error> {
+    if text.starts_with('{') {
+        serde_json::from_str(text)
+    } else {
+        Err(serde::de::Error::custom("an answer is an object"))
+    }
+}
+
+fn request(id: u64, call: &Call) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":{}}}"#, call.method, call.params)
+}
+
+/// The id of an answer. Some write numbers as text.
+fn id(reply: &Reply<'_>) -> Option<u64> {
+    reply.id?.get().trim_matches('"').parse().ok()
+}
+
+/// Whether an error says that the method is not there, or not for this user.
+fn is_missing(code: i64, message: &str) -> bool {
+    let text = message.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    code == -32601
+        || says(&["method not found", "method does not exist", "does not exist/is not available"])
+        || (text.contains("method")
+            && says(&[
+                "not supported",
+                "unsupported",
+                "not available",
+                "not allowed",
+                "not whitelisted",
+                "not enabled",
+                "disabled",
+                "does not exist",
+                "not implemented",
+                "unavailable",
+            ]))
+}

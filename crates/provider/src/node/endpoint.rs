@@ -1,0 +1,305 @@
+//! The URL of a provider, which is often the key to it: nothing of it but the host is ever shown.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use thiserror::Error;
+use ureq::Proxy;
+use ureq::http::Uri;
+
+/// What stands in place of a secret.
+const HIDDEN: &str = "…";
+
+/// Why a text is not the URL of a provider, or not a header. It does not repeat the text, which may
+/// hold a key.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct EndpointError(&'static str);
+
+impl EndpointError {
+    /// What is wrong.
+    pub fn as_str(&self) -> &'static str {
+        self.0
+    }
+}
+
+/// The URL of a provider and the headers of its requests.
+///
+/// User info, path and query are secrets, and so are the headers: `Display` and `Debug` show
+/// scheme, host and port, and [`scrub`](Self::scrub) takes the rest out of any text.
+///
+/// ```
+/// use chainsieve_provider::Endpoint;
+/// let endpoint = Endpoint::new("https://mainnet.example/v3/0123456789abcdef")?;
+/// assert_eq!(endpoint.to_string(), "https://mainnet.example");
+/// # Ok::<(), chainsieve_provider::EndpointError>(())
+/// ```
+#[derive(Clone)]
+pub struct Endpoint {
+    /// Without user info, as it is requested.
+    url: String,
+    shown: String,
+    headers: Vec<(String, String)>,
+    /// What no text may hold, the longest first.
+    secrets: Vec<String>,
+}
+
+/// Shorter pieces of a path are words (`v3`, `mainnet`), and taken out of texts they would only
+/// spoil them.
+const SHORTEST_SEGMENT: usize = 10;
+const SHORTEST_VALUE: usize = 4;
+
+impl Endpoint {
+    /// Reads an http or https URL.
+    ///
+    /// # Errors
+    /// [`EndpointError`], which does not repeat the URL.
+    pub fn new(url: &str) -> Result<Self, EndpointError> {
+        Self::read(url).map_err(EndpointError)
+    }
+
+    fn read(url: &str) -> Result<Self, &'static str> {
+        let url = url.trim();
+        let (scheme, rest) =
+            url.split_once("://").ok_or("not a URL: http:// or https:// is missing")?;
+        let scheme = scheme.to_ascii_lowercase();
+        match scheme.as_str() {
+            "http" | "https" => {}
+            "ws" | "wss" => return Err("a WebSocket: give the provider's http or https URL"),
+            _ => return Err("neither an http nor an https URL"),
+        }
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        let requested = format!("{scheme}://{host}{slash}{path}");
+        let uri: Uri = requested.parse().map_err(|_| "not a URL that can be requested")?;
+        let name = uri.host().filter(|host| !host.is_empty()).ok_or("the URL has no host")?;
+        let port = uri.port().map_or_else(String::new, |port| format!(":{port}"));
+        let name: Vec<_> = name.split('.').map(shown_label).collect();
+        let shown = format!("{scheme}://{}{port}", name.join("."));
+        let mut endpoint =
+            Self { url: requested.clone(), shown, headers: Vec::new(), secrets: Vec::new() };
+        endpoint.hide(url, SHORTEST_SEGMENT);
+        endpoint.hide(&requested, SHORTEST_SEGMENT);
+        let (segments, query) = path.split_once('?').unwrap_or((path, ""));
+        endpoint.hide(segments, SHORTEST_SEGMENT);
+        segments.split('/').for_each(|segment| endpoint.hide(segment, SHORTEST_SEGMENT));
+        endpoint.hide(query, SHORTEST_SEGMENT);
+        for pair in query.split('&') {
+            endpoint.hide(pair.split_once('=').map_or(pair, |(_, value)| value), SHORTEST_VALUE);
+        }
+        uri.host().into_iter().flat_map(|host| host.split('.')).for_each(|label| {
+            if shown_label(label) == HIDDEN {
+                endpoint.hide(label, SHORTEST_SEGMENT);
+            }
+        });
+        if let Some(user) = user {
+            let user = percent_decoded(user);
+            endpoint.hide(&user, SHORTEST_VALUE);
+            user.split(':').for_each(|part| endpoint.hide(part, SHORTEST_VALUE));
+            let credentials = BASE64_STANDARD.encode(user);
+            endpoint.hide(&credentials, SHORTEST_VALUE);
+            endpoint.headers.push(("Authorization".into(), format!("Basic {credentials}")));
+        }
+        Ok(endpoint)
+    }
+
+    /// The same with a header, `Name: value`, on each request. One of the same name is replaced.
+    ///
+    /// # Errors
+    /// [`EndpointError`], which does not repeat the header.
+    pub fn with_header(self, header: &str) -> Result<Self, EndpointError> {
+        self.add_header(header).map_err(EndpointError)
+    }
+
+    fn add_header(mut self, header: &str) -> Result<Self, &'static str> {
+        let (name, value) = header.split_once(':').ok_or("a header is written Name: value")?;
+        let (name, value) = (name.trim(), value.trim());
+        let in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(in_name) {
+            return Err("the name of a header has letters, digits and hyphens");
+        }
+        if !value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+            return Err("the value of a header has printable ASCII characters");
+        }
+        self.hide(value, SHORTEST_VALUE);
+        value.split_whitespace().for_each(|word| self.hide(word, SHORTEST_SEGMENT));
+        self.headers.retain(|(given, _)| !given.eq_ignore_ascii_case(name));
+        self.headers.push((name.to_owned(), value.to_owned()));
+        Ok(self)
+    }
+
+    /// What is requested: for the transport alone.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Headers of each request: for the transport alone.
+    pub(super) fn headers(&self) -> &[(String, String)] {
+        &self.headers
+    }
+
+    /// Whether it is on this machine, by name or by address.
+    pub(super) fn is_of_this_machine(&self) -> bool {
+        let uri: Option<Uri> = self.url.parse().ok();
+        let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().to_ascii_lowercase();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        address.map_or(host == "localhost" || host.ends_with(".localhost"), |ip| ip.is_loopback())
+    }
+
+    /// Whether a proxy sees what is sent.
+    pub(super) fn is_open_to(&self, proxy: &Proxy) -> bool {
+        let uri: Option<Uri> = self.url.parse().ok();
+        self.url.starts_with("http:") && !uri.is_some_and(|uri| proxy.is_no_proxy(&uri))
+    }
+
+    /// A text without whatever is secret here: providers repeat keys and URLs in their errors.
+    pub fn scrub(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in &self.secrets {
+            if text.contains(secret.as_str()) {
+                text = text.replace(secret.as_str(), HIDDEN);
+            }
+        }
+        text
+    }
+
+    fn hide(&mut self, secret: &str, shortest: usize) {
+        for secret in [secret.to_owned(), percent_decoded(secret)] {
+            if secret.len() >= shortest && !self.secrets.contains(&secret) {
+                self.secrets.push(secret);
+            }
+        }
+        self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    }
+}
+
+/// A part of a host's name, unless it looks like a key: some providers give each one a name.
+fn shown_label(label: &str) -> &str {
+    let digits = label.bytes().filter(u8::is_ascii_digit).count();
+    if label.len() >= 20 && digits >= 4 && !label.contains('-') { HIDDEN } else { label }
+}
+
+/// Decodes `%` and two digits; what is not UTF-8 stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = (first == b'%').then(|| after.get(..2)).flatten();
+        let byte =
+            digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({})", self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_scheme_host_and_port_are_shown() {
+        let key = "k3yk3yk3yk3yk3y";
+        for (url, shown) in [
+            (format!("https://eth.example/v2/{key}"), "https://eth.example"),
+            (format!("https://user:{key}@eth.example:8545"), "https://eth.example:8545"),
+            (format!("http://{key}@127.0.0.1:8545/x"), "http://127.0.0.1:8545"),
+            (format!("HTTPS://eth.example?apikey={key}#{key}"), "https://eth.example"),
+            (format!("https://[::1]:8545/{key}"), "https://[::1]:8545"),
+            (
+                format!("https://0123456789abcdef01234567.rpc.example/{key}"),
+                "https://….rpc.example",
+            ),
+        ] {
+            let endpoint = Endpoint::new(&url).unwrap();
+            assert_eq!(endpoint.to_string(), shown);
+            assert_eq!(format!("{endpoint:?}"), format!("Endpoint({shown})"));
+            let scrubbed = endpoint.scrub(&format!("at {url}: the key {key} is not known"));
+            assert!(!scrubbed.contains(key), "{scrubbed}");
+            assert!(scrubbed.ends_with("is not known"), "{scrubbed}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_not_repeated() {
+        for (url, words) in [
+            ("eth.example/s3cr3t", "http:// or https:// is missing"),
+            ("wss://eth.example/s3cr3t", "a WebSocket"),
+            ("ftp://eth.example/s3cr3t", "neither"),
+            ("https:///s3cr3t", "not a URL"),
+            ("https://user:s3cr3t@/", "not a URL"),
+            ("https://eth example/s3cr3t", "not a URL"),
+        ] {
+            let error = Endpoint::new(url).unwrap_err().to_string();
+            assert!(error.contains(words), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn this_machine_is_told_from_others() {
+        for url in [
+            "http://localhost:1",
+            "http://LOCALHOST",
+            "http://127.0.0.1:1",
+            "http://127.9.9.9",
+            "http://[::1]:1",
+            "http://user@a.localhost/x",
+        ] {
+            assert!(Endpoint::new(url).unwrap().is_of_this_machine(), "{url}");
+        }
+        for url in [
+            "http://eth.example/127.0.0.1",
+            "http://127.0.0.1.example",
+            "http://[::2]",
+            "http://localhost.example",
+            "http://128.0.0.1",
+            "http://localhost@eth.example",
+        ] {
+            assert!(!Endpoint::new(url).unwrap().is_of_this_machine(), "{url}");
+        }
+    }
+
+    /// An example of RFC 7617, section 2.
+    #[test]
+    fn user_info_becomes_basic_authorization() {
+        let endpoint = Endpoint::new("http://Aladdin:open%20sesame@eth.example").unwrap();
+        let expected =
+            ("Authorization".to_owned(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==".to_owned());
+        assert_eq!(endpoint.headers(), [expected]);
+        assert_eq!(endpoint.url(), "http://eth.example/");
+    }
+
+    #[test]
+    fn headers_are_secret_too() {
+        let endpoint = Endpoint::new("http://eth.example").unwrap();
+        let endpoint = endpoint.with_header("X-Api-Key: 0123-4567-89ab").unwrap();
+        assert_eq!(endpoint.scrub("no key 0123-4567-89ab"), "no key …");
+        assert!(!format!("{endpoint:?}").contains("0123"));
+        let endpoint = endpoint.with_header("authorization: Bearer abcdefghijkl").unwrap();
+        assert_eq!(endpoint.scrub("abcdefghijkl?"), "…?");
+        for header in ["s3cr3t", ": s3cr3t", "a b: s3cr3t", "a: s3cr3t\r\nb: c", "a: s3cr3té"] {
+            let error = endpoint.clone().with_header(header).unwrap_err().to_string();
+            assert!(!error.contains("s3cr3t"), "{error}");
+        }
+    }
+}

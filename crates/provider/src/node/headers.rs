@@ -1,0 +1,219 @@
+//! Headers from a node, each with the hash of its bytes.
+
+use std::ops::RangeInclusive;
+
+use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::eth::header::HeaderBuf;
+use chainsieve::eth::log_query::BlockTag;
+use serde_json::json;
+
+use super::calls::Call;
+use super::error::RpcError;
+use super::{Node, Note, named, tag_json};
+use crate::in_order::in_order;
+
+/// The answer for each of several headers; `None` for what the node does not have.
+type Answers = Vec<Result<Option<HeaderBuf>, RpcError>>;
+
+const RAW: &str = "debug_getRawHeader";
+/// More bytes than any header has: extra data has 32 bytes on mainnet, some hundreds elsewhere.
+const MAX_HEADER: usize = 64 << 10;
+
+impl Node {
+    /// The header of this number; `None` above the node's head.
+    ///
+    /// # Errors
+    /// [`RpcError`].
+    pub fn header(&self, number: u64) -> Result<Option<HeaderBuf>, RpcError> {
+        let mut headers = self.some_headers(&[number])?;
+        headers.pop().unwrap_or(Ok(None))
+    }
+
+    /// The header of this hash; `None` if the node does not have the block.
+    ///
+    /// # Errors
+    /// [`RpcError`].
+    pub fn header_by_hash(&self, hash: B256) -> Result<Option<HeaderBuf>, RpcError> {
+        let call = Call::new("eth_getBlockByHash", &json!([hash, false]));
+        let header = self.caller.call(&call, |result| from_json(result, "a block by its hash"))?;
+        match header {
+            Some(header) if header.hash() != hash => Err(RpcError::Malformed(format!(
+                "the header of block {hash} was asked for, the answer's has hash {}",
+                header.hash()
+            ))),
+            header => Ok(header),
+        }
+    }
+
+    /// The header that a tag or number names now.
+    ///
+    /// # Errors
+    /// [`RpcError`].
+    pub fn header_at(&self, tag: BlockTag) -> Result<Option<HeaderBuf>, RpcError> {
+        let call = Call::new("eth_getBlockByNumber", &json!([tag_json(tag), false]));
+        let header = self.caller.call(&call, |result| from_json(result, &named(tag)));
+        let header = match header {
+            // geth: "unknown block" where no block is finalised yet.
+            Err(RpcError::Node { code: -39001, .. }) => Ok(None),
+            header => header,
+        }?;
+        match (header, tag) {
+            (Some(header), BlockTag::Number(number)) => of_number(header, number).map(Some),
+            (header, _) => Ok(header),
+        }
+    }
+
+    /// Headers of consecutive blocks, handed to `take` in order, several requests at a time. They
+    /// are not linked: what a node gives may be of two branches.
+    ///
+    /// # Errors
+    /// Those of `take`, and [`RpcError`], also where the node does not have a block of the range.
+    pub fn headers<E: From<RpcError>>(
+        &self,
+        numbers: RangeInclusive<u64>,
+        mut take: impl FnMut(Vec<HeaderBuf>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (first, last) = (*numbers.start(), *numbers.end());
+        if first > last {
+            return Ok(());
+        }
+        let step = self.options().batch.max(1) as u64;
+        let starts = std::iter::successors(Some(first), move |start| {
+            start.checked_add(step).filter(|&start| start <= last)
+        });
+        let parts = starts.map(|start| start..=start.saturating_add(step - 1).min(last));
+        let once = |numbers: &[u64]| -> Result<Vec<HeaderBuf>, RpcError> {
+            let headers = self.some_headers(numbers)?;
+            let found = headers.into_iter().zip(numbers).map(|(header, number)| {
+                header?.ok_or_else(|| RpcError::NotFound { what: format!("block {number}") })
+            });
+            found.collect()
+        };
+        // Of several nodes behind one name, one may lag behind the others.
+        let lags = |error: &RpcError| matches!(error, RpcError::NotFound { .. });
+        let work = |part: RangeInclusive<u64>| {
+            let numbers: Vec<u64> = part.collect();
+            self.caller.transport().retried_while(lags, || once(&numbers))
+        };
+        in_order(self.options().parallel, parts, work, |headers| take(headers?))
+    }
+
+    /// The headers of these hashes, handed to `take` in order, several requests at a time.
+    ///
+    /// # Errors
+    /// [`RpcError`], also where the node does not have one of the blocks.
+    pub fn headers_of(
+        &self,
+        hashes: &[B256],
+        mut take: impl FnMut(HeaderBuf),
+    ) -> Result<(), RpcError> {
+        let work = |hashes: &[B256]| -> Result<Vec<HeaderBuf>, RpcError> {
+            let call = |hash: &B256| Call::new("eth_getBlockByHash", &json!([hash, false]));
+            let calls: Vec<Call> = hashes.iter().map(call).collect();
+            let headers = self
+                .caller
+                .calls(&calls, |at, result| from_json(result, &format!("block {}", hashes[at])))?;
+            let found = headers.into_iter().zip(hashes).map(|(header, hash)| {
+                let what = || format!("block {hash}");
+                let header = header?.ok_or_else(|| RpcError::NotFound { what: what() })?;
+                let is = header.hash();
+                let words = format!("{} was asked for, the answer is block {is}", what());
+                if is == *hash { Ok(header) } else { Err(RpcError::Malformed(words)) }
+            });
+            found.collect()
+        };
+        let chunks = hashes.chunks(self.options().batch.max(1));
+        in_order(self.options().parallel, chunks, work, |headers| {
+            headers?.into_iter().for_each(&mut take);
+            Ok(())
+        })
+    }
+
+    /// Headers by number, in their order.
+    fn some_headers(&self, numbers: &[u64]) -> Result<Answers, RpcError> {
+        if self.raw_headers.may_be()
+            && let Some(headers) = self.raw_headers(numbers)?
+        {
+            return Ok(headers);
+        }
+        let calls: Vec<Call> = numbers
+            .iter()
+            .map(|number| {
+                Call::new("eth_getBlockByNumber", &json!([format!("{number:#x}"), false]))
+            })
+            .collect();
+        self.caller.calls(&calls, |at, result| {
+            let number = numbers[at];
+            let header = from_json(result, &format!("block {number}"))?;
+            header.map(|header| of_number(header, number)).transpose()
+        })
+    }
+
+    /// Headers as `debug_getRawHeader` gives them; `None` if the node does not serve it, or not for
+    /// all of these.
+    fn raw_headers(&self, numbers: &[u64]) -> Result<Option<Answers>, RpcError> {
+        let call = |number: &u64| Call::new(RAW, &json!([format!("{number:#x}")]));
+        let ask = |numbers: &[u64]| {
+            let calls: Vec<Call> = numbers.iter().map(call).collect();
+            self.caller.calls(&calls, |at, result| raw(result, numbers[at]))
+        };
+        // One first: a node that does not serve it need not say so a hundred times.
+        let known = self.raw_headers.is_known();
+        let answers = ask(if known { numbers } else { &numbers[..1] });
+        let mut answers = match answers {
+            Ok(answers) => answers,
+            Err(error @ RpcError::Http { .. }) if !known => vec![Err(error)],
+            Err(error) => return Err(error),
+        };
+        if answers.iter().any(|answer| matches!(answer, Err(RpcError::MethodMissing { .. }))) {
+            if self.raw_headers.set_missing() {
+                self.note(Note::NoRawHeaders);
+            }
+            return Ok(None);
+        }
+        if answers.iter().any(|answer| {
+            matches!(answer, Ok(None) | Err(RpcError::Node { .. } | RpcError::Http { .. }))
+        }) {
+            return Ok(None);
+        }
+        if !known && answers.iter().all(Result::is_ok) {
+            self.raw_headers.set_present();
+        }
+        if answers.len() < numbers.len() {
+            answers.extend(ask(&numbers[answers.len()..])?);
+        }
+        Ok(Some(answers))
+    }
+}
+
+/// A header of a block object, if the answer is one.
+fn from_json(result: &str, what: &str) -> Result<Option<HeaderBuf>, RpcError> {
+    if result == "null" {
+        return Ok(None);
+    }
+    let header = HeaderBuf::from_json(result);
+    header.map(Some).map_err(|error| RpcError::Malformed(format!("{what}: {error}")))
+}
+
+fn raw(result: &str, number: u64) -> Result<Option<HeaderBuf>, RpcError> {
+    if result == "null" {
+        return Ok(None);
+    }
+    let wrong = |error: String| RpcError::Malformed(format!("block {number}: {error}"));
+    if result.len() > 2 * MAX_HEADER {
+        return Err(wrong(format!("a header of {} digits", result.len())));
+    }
+    let rlp: Bytes = serde_json::from_str(result).map_err(|error| wrong(error.to_string()))?;
+    let header = HeaderBuf::from_rlp(rlp.to_vec()).map_err(|error| wrong(error.to_string()))?;
+    of_number(header, number).map(Some)
+}
+
+fn of_number(header: HeaderBuf, number: u64) -> Result<HeaderBuf, RpcError> {
+    let found = header.view().number();
+    if found != number {
+        return Err(RpcError::Malformed(format!(
+            "the header of block {number} was asked for, the answer is that of block {found}"
+        )));
+    }
+    Ok(header)
+}

@@ -1,0 +1,194 @@
+//! All receipts of blocks, by whichever method the node serves.
+
+use std::sync::atomic::Ordering;
+
+use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::receipts::BlockReceipts;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::bounded;
+use super::calls::Call;
+use super::error::RpcError;
+use super::transport::MAX_BODY;
+use super::{Node, Note};
+use crate::in_order::in_order;
+
+/// The methods for receipts, the best first: by hash, a node on another branch does not have them.
+const METHODS: [Method; 4] = [Method::ByHash, Method::Raw, Method::ByNumber, Method::Each];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Method {
+    ByHash,
+    Raw,
+    ByNumber,
+    Each,
+}
+
+/// Transactions of a block: more than any has.
+const MAX_TRANSACTIONS: usize = 100_000;
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ByHash => "eth_getBlockReceipts by hash",
+            Self::Raw => "debug_getRawReceipts",
+            Self::ByNumber => "eth_getBlockReceipts by number",
+            Self::Each => "eth_getTransactionReceipt for each transaction",
+        }
+    }
+}
+
+impl Node {
+    /// All receipts of a block, by the first method that the node serves; `None` if it does not
+    /// have the block. Whether they are the block's is for its header's receipts root to say.
+    ///
+    /// # Errors
+    /// [`RpcError`]: that of the best method, where all fail.
+    pub fn receipts(&self, block: BlockRef) -> Result<Option<BlockReceipts>, RpcError> {
+        let known = self.receipts_method.load(Ordering::Relaxed).min(METHODS.len() - 1);
+        let mut failed = None;
+        for (at, method) in METHODS.into_iter().enumerate().skip(known) {
+            let error = match self.receipts_by(method, block) {
+                Ok(receipts) => {
+                    if let Some((first, error)) = failed {
+                        self.change_method((known, first), (at, method), error);
+                    }
+                    return Ok(receipts);
+                }
+                Err(error) => error,
+            };
+            let next_may_do = matches!(
+                error.origin(),
+                RpcError::MethodMissing { .. } | RpcError::Node { .. } | RpcError::Http { .. }
+            );
+            if !next_may_do {
+                return Err(error);
+            }
+            failed.get_or_insert((method, error));
+        }
+        let missing = || RpcError::NotFound { what: format!("block {}", block.number) };
+        Err(failed.map_or_else(missing, |(_, error)| error))
+    }
+
+    /// Notes that the node serves another method only, once.
+    fn change_method(&self, from: (usize, Method), to: (usize, Method), error: RpcError) {
+        let ((from, before), (to, now)) = (from, to);
+        let changed =
+            self.receipts_method.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        if changed.is_ok() {
+            let (before, now) = (before.name(), now.name());
+            self.note(Note::ReceiptsBy { before, error, now });
+        }
+    }
+
+    /// All receipts of each of these blocks, several requests at a time, handed to `take` in order,
+    /// as [`receipts`](Self::receipts) returns them.
+    ///
+    /// # Errors
+    /// Those of `take`.
+    pub fn receipts_of<E>(
+        &self,
+        blocks: &[BlockRef],
+        mut take: impl FnMut(BlockRef, Result<Option<BlockReceipts>, RpcError>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let work = |block| (block, self.receipts(block));
+        let blocks = blocks.iter().copied();
+        in_order(self.options().parallel, blocks, work, |(block, receipts)| take(block, receipts))
+    }
+
+    /// All receipts of a block by each method that there is, whatever was learnt of the node, until
+    /// `take`, which gets the method's name, returns `true`.
+    pub fn receipts_by_each_method(
+        &self,
+        block: BlockRef,
+        mut take: impl FnMut(&'static str, Result<Option<BlockReceipts>, RpcError>) -> bool,
+    ) {
+        for method in METHODS {
+            if take(method.name(), self.receipts_by(method, block)) {
+                return;
+            }
+        }
+    }
+
+    fn receipts_by(
+        &self,
+        method: Method,
+        BlockRef { number, hash }: BlockRef,
+    ) -> Result<Option<BlockReceipts>, RpcError> {
+        let by_number = || json!([format!("{number:#x}")]);
+        match method {
+            Method::ByHash => {
+                let call = Call::new("eth_getBlockReceipts", &json!([hash]));
+                self.caller.call(&call, |result| list(result, number))
+            }
+            Method::ByNumber => {
+                let call = Call::new("eth_getBlockReceipts", &by_number());
+                self.caller.call(&call, |result| list(result, number))
+            }
+            Method::Raw => {
+                let call = Call::new("debug_getRawReceipts", &json!([hash]));
+                self.caller.call(&call, |result| encodings(result, number))
+            }
+            Method::Each => self.each_receipt(number, hash),
+        }
+    }
+
+    fn each_receipt(&self, number: u64, hash: B256) -> Result<Option<BlockReceipts>, RpcError> {
+        #[derive(Deserialize)]
+        struct Block {
+            transactions: Vec<B256>,
+        }
+        let call = Call::new("eth_getBlockByHash", &json!([hash, false]));
+        let block: Option<Block> = self.caller.call(&call, |result| {
+            serde_json::from_str(result).map_err(|error| malformed(number, &error))
+        })?;
+        let Some(Block { transactions }) = block else { return Ok(None) };
+        if transactions.len() > MAX_TRANSACTIONS {
+            return Err(malformed(number, &format!("{} transactions", transactions.len())));
+        }
+        let calls: Vec<Call> = transactions
+            .iter()
+            .map(|hash| Call::new("eth_getTransactionReceipt", &json!([hash])))
+            .collect();
+        let mut receipts = Vec::with_capacity(calls.len());
+        let mut bytes = 0;
+        for (hash, receipt) in
+            transactions.iter().zip(self.caller.calls(&calls, |_, result| Ok(result.to_owned()))?)
+        {
+            let receipt = receipt?;
+            if receipt == "null" {
+                return Err(malformed(number, &format!("no receipt of its transaction {hash}")));
+            }
+            bytes += receipt.len() as u64;
+            if bytes > MAX_BODY {
+                return Err(RpcError::TooLarge { limit: MAX_BODY });
+            }
+            receipts.push(receipt);
+        }
+        BlockReceipts::from_json_each(&receipts)
+            .map(Some)
+            .map_err(|error| self.caller.clean(malformed(number, &error)))
+    }
+}
+
+fn malformed(number: u64, error: &impl ToString) -> RpcError {
+    RpcError::Malformed(format!("receipts of block {number}: {}", error.to_string()))
+}
+
+fn list(result: &str, number: u64) -> Result<Option<BlockReceipts>, RpcError> {
+    if result == "null" {
+        return Ok(None);
+    }
+    BlockReceipts::from_json(result).map(Some).map_err(|error| malformed(number, &error))
+}
+
+fn encodings(result: &str, number: u64) -> Result<Option<BlockReceipts>, RpcError> {
+    if result == "null" {
+        return Ok(None);
+    }
+    let list: Vec<Bytes> =
+        bounded::list(result, MAX_TRANSACTIONS).map_err(|error| malformed(number, &error))?;
+    BlockReceipts::from_encodings(&list).map(Some).map_err(|error| malformed(number, &error))
+}

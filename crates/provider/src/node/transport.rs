@@ -1,0 +1,309 @@
+//! One HTTP request and its answer, within limits of time and size.
+
+use std::io::Read as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ureq::http::HeaderMap;
+use ureq::{Agent, Error};
+
+use super::endpoint::Endpoint;
+use super::error::RpcError;
+use super::{Note, Options, Stop};
+use chainsieve::eth::provider::{Limit, Retry, Spending};
+
+/// Bytes of an answer, decompressed.
+pub(crate) const MAX_BODY: u64 = 256 << 20;
+/// Of an answer that is an error's.
+const MAX_ERROR_BODY: u64 = 64 << 10;
+const MAX_HEADERS: usize = 64 << 10;
+/// Connections that are kept for the next requests: as many as there can be at a time.
+const MAX_IDLE: usize = 64;
+const LONGEST_CONNECT: Duration = Duration::from_secs(15);
+
+/// A wait of this length is worth a note.
+const LONG: Duration = Duration::from_secs(5);
+
+/// Sends requests to one node. Clones share its connections and its budget.
+#[derive(Debug, Clone)]
+pub(super) struct Transport {
+    agent: Agent,
+    endpoint: Endpoint,
+    options: Options,
+    max_body: u64,
+    spending: Option<Arc<Mutex<Spending>>>,
+    /// When the budget began.
+    began: Instant,
+    sent: Arc<AtomicU64>,
+}
+
+/// A body, and whether the status says that it is an error's.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) text: String,
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Transport {
+    pub(super) fn new(endpoint: Endpoint, options: Options) -> Self {
+        let timeout = options.timeout;
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            // A key in the URL or in a header is for nobody else.
+            .max_redirects(0)
+            .timeout_global(Some(timeout))
+            .timeout_connect(Some(timeout.min(LONGEST_CONNECT)))
+            .max_response_header_size(MAX_HEADERS)
+            .max_idle_connections(MAX_IDLE)
+            .max_idle_connections_per_host(MAX_IDLE)
+            .user_agent(concat!("chainsieve/", env!("CARGO_PKG_VERSION")));
+        if endpoint.is_of_this_machine() {
+            // A proxy of the environment could not reach it, and it would get the key.
+            config = config.proxy(None);
+        }
+        let agent = Agent::new_with_config(config.build());
+        if agent.config().proxy().is_some_and(|proxy| endpoint.is_open_to(proxy)) {
+            options.note(&endpoint, Note::OpenToProxy);
+        }
+        let spending = options.budget.clone().map(|it| Arc::new(Mutex::new(Spending::new(it))));
+        let (began, sent) = (Instant::now(), Arc::default());
+        Self { agent, endpoint, options, max_body: MAX_BODY, spending, began, sent }
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(super) fn with_stop(mut self, stop: Stop) -> Self {
+        self.options.stop = stop;
+        self
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The number of calls that were sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Posts JSON once, as soon as the budget allows. It has a call to each of these methods.
+    pub(super) fn post(&self, methods: &[&str], json: &str) -> Result<Body, RpcError> {
+        if let Some(spending) = &self.spending {
+            let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = self.began.elapsed();
+            let waits = methods.iter().map(|method| spending.spend(method, 1, now));
+            let wait = waits.max().unwrap_or_default();
+            drop(spending);
+            self.options.stop.wait_timeout(wait);
+        }
+        if self.options.stop.is_set() {
+            return Err(RpcError::Stopped);
+        }
+        self.sent.fetch_add(methods.len() as u64, Ordering::Relaxed);
+        let mut request =
+            self.agent.post(self.endpoint.url()).header("Content-Type", "application/json");
+        for (name, value) in self.endpoint.headers() {
+            request = request.header(name, value);
+        }
+        let mut response = request.send(json).map_err(|error| self.failed(&error))?;
+        let status = response.status().as_u16();
+        let retry_after = retry_after(response.headers());
+        let limit = if response.status().is_success() { self.max_body } else { MAX_ERROR_BODY };
+        let mut bytes = Vec::new();
+        // The limit is after decompression: a small body may become any size.
+        let read = response.body_mut().as_reader().take(limit + 1).read_to_end(&mut bytes);
+        let too_large = bytes.len() as u64 > limit;
+        if response.status().is_success() {
+            read.map_err(|error| self.failed(&Error::from(error)))?;
+            if too_large {
+                return Err(RpcError::TooLarge { limit });
+            }
+        }
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(_) if response.status().is_success() => {
+                return Err(RpcError::Malformed("the answer is not UTF-8".into()));
+            }
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+        Ok(Body { text, status, retry_after })
+    }
+
+    /// Does something again while it fails for reasons that may pass, and waits in between.
+    pub(super) fn retried<T>(
+        &self,
+        once: impl FnMut() -> Result<T, RpcError>,
+    ) -> Result<T, RpcError> {
+        self.retried_while(RpcError::is_transient, once)
+    }
+
+    /// The same with what else may pass.
+    pub(super) fn retried_while<T>(
+        &self,
+        may_pass: impl Fn(&RpcError) -> bool,
+        mut once: impl FnMut() -> Result<T, RpcError>,
+    ) -> Result<T, RpcError> {
+        let mut retry = Retry::new(self.options.retries);
+        loop {
+            let error = match once() {
+                Err(error) if may_pass(&error) => error,
+                result => return result,
+            };
+            let random = getrandom::u32().unwrap_or(u32::MAX);
+            match retry.failed(error.retry_after(), random) {
+                Some(wait) => self.wait(wait, &error)?,
+                None if retry.tries() == 1 => return Err(error),
+                None => {
+                    let last = Box::new(error);
+                    return Err(RpcError::GaveUp { tries: retry.tries(), last });
+                }
+            }
+        }
+    }
+
+    /// Waits before the next try.
+    fn wait(&self, wait: Duration, error: &RpcError) -> Result<(), RpcError> {
+        if wait >= LONG {
+            self.note(Note::Waits { error: error.clone(), wait });
+        }
+        if self.options.stop.wait_timeout(wait) { Err(RpcError::Stopped) } else { Ok(()) }
+    }
+
+    pub(super) fn note(&self, note: Note) {
+        self.options.note(&self.endpoint, note);
+    }
+
+    /// An error of the HTTP client in words that can't hold the URL.
+    fn failed(&self, error: &Error) -> RpcError {
+        let words = match error {
+            Error::Timeout(_) => return RpcError::Timeout { limit: self.options.timeout },
+            Error::HostNotFound => "the host's name is not known".to_owned(),
+            Error::ConnectionFailed => "no connection".to_owned(),
+            Error::Io(error) => match error.kind() {
+                std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => {
+                    return RpcError::Timeout { limit: self.options.timeout };
+                }
+                std::io::ErrorKind::UnexpectedEof => "the connection ended too early".to_owned(),
+                _ => format!("the connection failed: {}", self.endpoint.scrub(&error.to_string())),
+            },
+            Error::Rustls(error) => format!("TLS: {}", self.endpoint.scrub(&error.to_string())),
+            Error::Tls(words) => format!("TLS: {words}"),
+            Error::Protocol(error) => {
+                format!("not HTTP: {}", self.endpoint.scrub(&error.to_string()))
+            }
+            Error::LargeResponseHeader(..) => "the answer's HTTP headers are too large".to_owned(),
+            Error::Decompress(..) => {
+                return RpcError::Malformed("the answer's compression is broken".into());
+            }
+            Error::ConnectProxyFailed(_) | Error::InvalidProxyUrl => {
+                "the proxy of the environment did not connect".to_owned()
+            }
+            // What else there is may quote the URL.
+            _ => "the request failed".to_owned(),
+        };
+        RpcError::Transport(words)
+    }
+}
+
+/// The header of that name, in seconds; a date is passed over.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// What a status without an answer in the body means.
+pub(super) fn of_status(body: &Body) -> RpcError {
+    let message = format!("HTTP status {}", body.status);
+    match body.status {
+        429 => RpcError::LimitExceeded {
+            limit: Limit::RateLimited { retry_after: body.retry_after },
+            message,
+        },
+        503 if body.retry_after.is_some() => RpcError::LimitExceeded {
+            limit: Limit::RateLimited { retry_after: body.retry_after },
+            message,
+        },
+        413 => RpcError::LimitExceeded { limit: Limit::ResponseBytes, message },
+        status => RpcError::Http { status },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// What comes of one answer, whatever was asked.
+    fn answered(head: &'static str, body: Vec<u8>, max_body: u64) -> Result<Body, RpcError> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/key-key-key", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            let head = format!("HTTP/1.1 {head}Content-Length: {}\r\n\r\n", body.len());
+            // The client may have heard enough before the end.
+            drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)));
+        });
+        let endpoint = Endpoint::new(&url).unwrap();
+        let options = Options { timeout: Duration::from_mins(2), ..Options::default() };
+        let mut transport = Transport::new(endpoint, options);
+        transport.max_body = max_body;
+        let body = transport.post(&["eth_chainId"], "{}");
+        server.join().unwrap();
+        body
+    }
+
+    /// Deflate (RFC 1951) of zeros: a literal, and copies of 258 bytes of what is one byte back.
+    fn gzip_of_zeros(copies: usize) -> Vec<u8> {
+        let mut bits: Vec<bool> = vec![true, true, false]; // the last block, fixed codes
+        let code = |bits: &mut Vec<bool>, code: u32, length: u32| {
+            bits.extend((0..length).rev().map(|bit| code >> bit & 1 == 1));
+        };
+        code(&mut bits, 0b0011_0000, 8); // the literal 0
+        for _ in 0..copies {
+            code(&mut bits, 0b1100_0101, 8); // a length of 258
+            code(&mut bits, 0, 5); // a distance of 1
+        }
+        code(&mut bits, 0, 7); // the end
+        let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+        file.extend(
+            bits.chunks(8)
+                .map(|byte| byte.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit))),
+        );
+        file.extend([0; 8]); // a checksum that nobody gets to
+        file
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_limit_whatever_it_is_compressed_to() {
+        let whole = answered("200 x\r\n", b" {} ".to_vec(), 4).unwrap();
+        assert_eq!((whole.text.as_str(), whole.status), (" {} ", 200));
+        let error = answered("200 x\r\n", b" {}  ".to_vec(), 4).err();
+        assert_eq!(error, Some(RpcError::TooLarge { limit: 4 }));
+        let bomb = gzip_of_zeros(100_000);
+        assert!(bomb.len() < 200_000);
+        let error = answered("200 x\r\nContent-Encoding: gzip\r\n", bomb, 1 << 20).err();
+        assert_eq!(error, Some(RpcError::TooLarge { limit: 1 << 20 }));
+        // Of an error's body the start will do.
+        let long = answered("500 x\r\n", vec![b'x'; 1 << 20], 4).unwrap();
+        assert_eq!((long.text.len() as u64, long.status), (MAX_ERROR_BODY + 1, 500));
+    }
+
+    #[test]
+    fn waits_end_when_it_is_stopped() {
+        let endpoint = Endpoint::new("http://127.0.0.1:1/").unwrap();
+        let options = Options::default();
+        options.stop.set();
+        let transport = Transport::new(endpoint, options);
+        let wait = transport.wait(Duration::from_mins(10), &RpcError::Http { status: 500 });
+        assert_eq!(wait, Err(RpcError::Stopped));
+        assert_eq!(transport.post(&["eth_chainId"], "{}").err(), Some(RpcError::Stopped));
+    }
+}

@@ -1,0 +1,386 @@
+//! The provider: one node or several, and what is believed of them.
+
+use std::ops::RangeInclusive;
+use std::sync::{Arc, OnceLock};
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::audit::{Audit, AuditReport};
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
+use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderChain};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{BlockTag, LogQuery, Semantics};
+use chainsieve::eth::receipts::BlockReceipts;
+
+use crate::anchor::Anchor;
+use crate::asking::Asking;
+use crate::blocks::{Asked, end_of_headers, resolve};
+use crate::builder::Builder;
+use crate::error::FetchError;
+use crate::evidence::{self, Fetched};
+use crate::logs::{LogsError, ProvenLogs};
+use crate::node::{Node, RpcError};
+use crate::scan::{Scan, ScannedPart, scan_parts};
+use crate::source;
+use crate::stop::Stop;
+
+/// What is believed, and what an operation may take.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) anchor: Option<Arc<dyn Anchor>>,
+    pub(crate) profile: Option<ChainProfile>,
+    pub(crate) semantics: Semantics,
+    pub(crate) final_only: bool,
+    pub(crate) keep_evidence: bool,
+    pub(crate) max_headers: u64,
+    pub(crate) max_receipts: u64,
+}
+
+/// One node or several that serve a chain, none of which is trusted. Clones are one.
+///
+/// Every header has the hash of its bytes and is the child of the one before, receipts have the
+/// root of their header, and logs are read out of such receipts. That the chain's last block is on
+/// the chain is the nodes' word, unless there is an [anchor](Builder::anchor).
+///
+/// Where there are several nodes, what one does not give is asked of the next.
+///
+/// All operations block; see [`spawn`](Self::spawn) for futures.
+#[derive(Debug, Clone)]
+pub struct Provider(Arc<Inner>);
+
+#[derive(Debug, Clone)]
+struct Inner {
+    nodes: Vec<Node>,
+    settings: Settings,
+    chain_id: Arc<OnceLock<u64>>,
+    stop: Stop,
+}
+
+/// What was found about the nodes' answers to a query.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Audited {
+    /// The query's chain and the answers.
+    pub asking: Asking,
+    /// What is known of each node's answer, in the order of the nodes.
+    pub reports: Vec<AuditReport>,
+    /// Where the receipts came from.
+    pub fetched: Fetched,
+}
+
+impl Provider {
+    /// Sets a provider up.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A provider of one node, with everything else as [`builder`](Self::builder) has it.
+    ///
+    /// # Errors
+    /// The URL is invalid.
+    pub fn new(url: &str) -> Result<Self, crate::BuildError> {
+        Self::builder().url(url).build()
+    }
+
+    pub(crate) fn of(nodes: Vec<Node>, settings: Settings, stop: Stop) -> Self {
+        Self(Arc::new(Inner { nodes, settings, chain_id: Arc::default(), stop }))
+    }
+
+    /// The nodes, in the order of their URLs.
+    pub fn nodes(&self) -> &[Node] {
+        &self.0.nodes
+    }
+
+    /// Ends all operations, from any thread.
+    pub fn stop(&self) -> &Stop {
+        &self.0.stop
+    }
+
+    /// The same provider, whose operations end with `stop`. Of a [child](Stop::child) of
+    /// [`stop`](Self::stop), they end with those of this provider, too.
+    #[must_use]
+    pub fn with_stop(&self, stop: Stop) -> Self {
+        let nodes = self.nodes().iter().map(|node| node.with_stop(stop.clone())).collect();
+        Self(Arc::new(Inner { nodes, stop, ..Inner::clone(&self.0) }))
+    }
+
+    /// The same provider with another profile of the chain, as
+    /// [`Builder::profile`](Builder::profile) has it.
+    #[must_use]
+    pub fn with_profile(&self, profile: ChainProfile) -> Self {
+        let mut inner = Inner::clone(&self.0);
+        inner.settings.profile = Some(profile);
+        Self(Arc::new(inner))
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// The chain's id (EIP-155), which all nodes must agree on. Asked for once.
+    ///
+    /// # Errors
+    /// [`FetchError::TwoChains`], or a node does not say.
+    pub fn chain_id(&self) -> Result<u64, FetchError> {
+        if let Some(id) = self.0.chain_id.get() {
+            return Ok(*id);
+        }
+        let mut first = None;
+        for node in self.nodes() {
+            let id = node.chain_id();
+            let other = id.map_err(|error| FetchError::rpc(node.name(), "eth_chainId", error))?;
+            let first = *first.get_or_insert(other);
+            if first != other {
+                return Err(FetchError::TwoChains { first, other });
+            }
+        }
+        let first = first.expect("a provider has at least one node");
+        Ok(*self.0.chain_id.get_or_init(|| first))
+    }
+
+    /// What the chain's headers commit to: as the builder was told, or else by the chain's id. Of a
+    /// chain that is not known, filters are taken to prove nothing, so that receipts of every block
+    /// are fetched.
+    ///
+    /// # Errors
+    /// Those of [`chain_id`](Self::chain_id).
+    pub fn profile(&self) -> Result<ChainProfile, FetchError> {
+        if let Some(profile) = &self.settings().profile {
+            return Ok(profile.clone());
+        }
+        let id = self.chain_id()?;
+        Ok(ChainProfile::of_chain_id(id).unwrap_or_else(|| unknown_chain(id)))
+    }
+
+    /// The hashes that the anchor names now.
+    pub(crate) fn anchors(&self) -> Result<Vec<B256>, FetchError> {
+        let anchor = self.settings().anchor.as_ref();
+        anchor.map_or(Ok(Vec::new()), |anchor| anchor.blocks().map_err(FetchError::Anchor))
+    }
+
+    /// The first answer of a node that has one, else the first error.
+    fn first_of<T>(
+        &self,
+        what: impl Fn() -> String,
+        ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
+    ) -> Result<Option<T>, FetchError> {
+        let mut failed = None;
+        for node in self.nodes() {
+            match ask(node) {
+                Ok(Some(answer)) => return Ok(Some(answer)),
+                Ok(None) => {}
+                Err(RpcError::Stopped) => return Err(FetchError::Stopped),
+                Err(error) => {
+                    failed.get_or_insert_with(|| FetchError::rpc(node.name(), what(), error));
+                }
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// The header of the block that a tag or a number names now; `None` if no node has it. It has
+    /// the hash of its bytes; that it is on the chain is the node's word.
+    ///
+    /// # Errors
+    /// No node answers.
+    pub fn header(&self, tag: BlockTag) -> Result<Option<HeaderBuf>, FetchError> {
+        self.first_of(|| crate::node::named(tag), |node| node.header_at(tag))
+    }
+
+    /// The header with this hash; `None` if no node has it.
+    ///
+    /// # Errors
+    /// No node answers.
+    pub fn header_by_hash(&self, hash: B256) -> Result<Option<HeaderBuf>, FetchError> {
+        self.first_of(|| format!("block {hash}"), |node| node.header_by_hash(hash))
+    }
+
+    /// The headers of these blocks, each the child of the one before, from the first node that has
+    /// them all. With an anchor among them, `chain.anchored_to` says how far they are authentic.
+    ///
+    /// # Errors
+    /// [`FetchError`], also if they are more than [allowed](Builder::max_headers).
+    pub fn headers(&self, blocks: RangeInclusive<u64>) -> Result<HeaderChain, FetchError> {
+        let (first, last) = (*blocks.start(), *blocks.end());
+        if first > last {
+            return Ok(HeaderChain::new());
+        }
+        let (headers, limit) = ((last - first).saturating_add(1), self.settings().max_headers);
+        if headers > limit {
+            return Err(FetchError::TooManyHeaders { headers, first, last, end: last, limit });
+        }
+        let anchors = self.anchors()?;
+        let source = source::fetch(self.nodes(), &anchors, &blocks, false, &mut Vec::new())?;
+        Ok(source.fetched.chain)
+    }
+
+    /// A block by its hash: its header, and all its receipts, which have the header's root. `None`
+    /// if no node has the header.
+    ///
+    /// # Errors
+    /// No node answers, or none has the block's receipts.
+    pub fn block(&self, hash: B256) -> Result<Option<(HeaderBuf, BlockReceipts)>, FetchError> {
+        let Some(header) = self.header_by_hash(hash)? else { return Ok(None) };
+        let receipts = self.receipts(&header)?;
+        Ok(Some((header, receipts)))
+    }
+
+    /// All receipts of a block, which have the header's root, from the first node that gives such.
+    ///
+    /// # Errors
+    /// [`FetchError::NoReceipts`]: none does.
+    pub fn receipts(&self, header: &HeaderBuf) -> Result<BlockReceipts, FetchError> {
+        let block = BlockRef::from(header);
+        let has_statuses = self.profile()?.has_statuses(block.number);
+        let view = header.view();
+        let mut why = None;
+        for node in self.nodes() {
+            let mut found = None;
+            node.receipts_by_each_method(block, |_, receipts| {
+                let problem = match receipts {
+                    Ok(Some(receipts)) => {
+                        let (root, bloom) = (B256::from(*view.receipts_root()), view.logs_bloom());
+                        let verified = if has_statuses {
+                            receipts.verify_after_byzantium(root, bloom).map(drop)
+                        } else {
+                            receipts.verify(root, bloom).map(drop)
+                        };
+                        match verified {
+                            Ok(()) => {
+                                found = Some(receipts);
+                                return true;
+                            }
+                            Err(error) => error.to_string(),
+                        }
+                    }
+                    Ok(None) => "the node does not have them".into(),
+                    Err(error) => error.to_string(),
+                };
+                why.get_or_insert(format!("{}: {problem}", node.name()));
+                self.stop().is_set()
+            });
+            if let Some(receipts) = found {
+                return Ok(receipts);
+            }
+            if self.stop().is_set() {
+                return Err(FetchError::Stopped);
+            }
+        }
+        Err(FetchError::NoReceipts { block, why: why.unwrap_or_default() })
+    }
+
+    /// The logs of a query, all of them: read out of all receipts of each block whose filter does
+    /// not rule a match out. `eth_getLogs` is not asked.
+    ///
+    /// # Errors
+    /// [`LogsError::Incomplete`] says what is proven and what is missing.
+    ///
+    /// # Cost
+    /// The headers of the range and up to the anchor, and the receipts of the candidates: both in
+    /// memory, and limited by the [builder](Builder).
+    pub fn logs(&self, query: &LogQuery) -> Result<ProvenLogs, LogsError> {
+        let asking = Asking::new(self, query, false)?;
+        let audit = Audit::collecting(asking.question(asking.tip.node));
+        let mut audits = [audit.map_err(FetchError::from)?];
+        let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
+        let [audit] = audits;
+        let (report, logs) = audit.finish_collecting();
+        ProvenLogs::new(&asking, fetched, &report, logs)
+    }
+
+    /// The blocks that may have a log that the query wants: the others have none.
+    ///
+    /// # Errors
+    /// [`FetchError`].
+    ///
+    /// # Cost
+    /// The headers of the range, of which 8,192 are in memory at a time.
+    pub fn scan(&self, query: &LogQuery) -> Result<Scan, FetchError> {
+        let mut asked = resolve(self.nodes(), query, self.settings().final_only)?;
+        let anchors = self.anchors()?;
+        let end = end_of_headers(self.nodes(), &anchors, &mut asked)?;
+        Scan::new(self, asked, &anchors, end)
+    }
+
+    /// The headers of a query's blocks, and of those up to the anchor, in parts of at most 8,192,
+    /// with the candidates by their filters: what [`scan`](Self::scan) is made of. Ends early once
+    /// `take` returns `false`. Returns the query as it was asked.
+    ///
+    /// # Errors
+    /// [`FetchError`].
+    pub fn scan_parts(
+        &self,
+        query: &LogQuery,
+        mut take: impl FnMut(&Asked, ScannedPart<'_>) -> bool,
+    ) -> Result<Asked, FetchError> {
+        let mut asked = resolve(self.nodes(), query, self.settings().final_only)?;
+        let end = end_of_headers(self.nodes(), &self.anchors()?, &mut asked)?;
+        scan_parts(self, &asked, end, |part| take(&asked, part))?;
+        Ok(asked)
+    }
+
+    /// Asks each node for the logs of a query, and holds each answer against the chain's headers
+    /// and receipts.
+    ///
+    /// # Errors
+    /// [`FetchError`]. An answer that is wrong or undecided is no error.
+    pub fn audit(&self, query: &LogQuery) -> Result<Audited, FetchError> {
+        let asking = self.ask(query)?;
+        let mut audits = asking.audits()?;
+        let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
+        if let Some(error) = fetched.unreachable {
+            return Err(error);
+        }
+        let reports = audits.into_iter().map(Audit::finish).collect();
+        Ok(Audited { asking, reports, fetched })
+    }
+
+    /// Holds an answer from anywhere against the chain's headers and receipts. The query must name
+    /// its blocks as the answer means them.
+    ///
+    /// # Errors
+    /// [`FetchError`]. An answer that is wrong or undecided is no error.
+    pub fn audit_answer(
+        &self,
+        query: &LogQuery,
+        logs: &[LocatedLog],
+    ) -> Result<AuditReport, FetchError> {
+        let asking = Asking::new(self, query, false)?;
+        let audit = Audit::new(asking.question(asking.tip.node), logs)?;
+        let mut audits = [audit];
+        let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
+        if let Some(error) = fetched.unreachable {
+            return Err(error);
+        }
+        let [audit] = audits;
+        Ok(audit.finish())
+    }
+
+    /// Fetches a query's chain and each node's answer: the first part of [`audit`](Self::audit).
+    ///
+    /// # Errors
+    /// [`FetchError`].
+    pub fn ask(&self, query: &LogQuery) -> Result<Asking, FetchError> {
+        Asking::new(self, query, true)
+    }
+
+    /// Fetches the receipts that audits of one chain want, and hands them over: the second part of
+    /// [`audit`](Self::audit).
+    ///
+    /// # Errors
+    /// [`FetchError::TooManyReceipts`], [`FetchError::Stopped`]. Where a node cannot be reached, the
+    /// result says so.
+    pub fn fetch_receipts(
+        &self,
+        audits: &mut [Audit<'_>],
+        chain: &HeaderChain,
+    ) -> Result<Fetched, FetchError> {
+        let Settings { max_receipts, keep_evidence, .. } = *self.settings();
+        evidence::fetch(self.nodes(), audits, chain, max_receipts, keep_evidence)
+    }
+}
+
+/// A chain of which nothing is assumed.
+pub(crate) fn unknown_chain(id: u64) -> ChainProfile {
+    let (bloom, receipts) = (BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
+    ChainProfile::assumed(format!("chain {id}"), bloom, receipts)
+}

@@ -1,0 +1,114 @@
+//! The blocks that may have a log, by their headers alone.
+
+use std::ops::RangeInclusive;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::{BlockRef, HeaderChain};
+use chainsieve::eth::scan::Scanner;
+use chainsieve::simd::Backend;
+
+use crate::blocks::Asked;
+use crate::error::FetchError;
+use crate::fetched_chain::FetchedChain;
+use crate::note::{Note, Stage};
+use crate::provider::Provider;
+use crate::warning::Warning;
+
+/// Headers that are in memory at a time.
+const AT_A_TIME: u64 = 8192;
+
+/// The blocks that may have a log. All other blocks of the range have none.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Scan {
+    /// The candidates, in order: those whose filter does not rule a match out, and those of which
+    /// the chain's profile says that filters prove nothing.
+    pub candidates: Vec<BlockRef>,
+    /// The blocks that were scanned.
+    pub blocks: RangeInclusive<u64>,
+    /// The last header: of the range, or of the anchor.
+    pub end: BlockRef,
+    /// Up to this block the headers are authentic; `None` without an anchor on the chain.
+    pub anchored_to: Option<u64>,
+    /// What the caller should know.
+    pub warnings: Vec<Warning>,
+}
+
+/// Linked headers, and which of them are candidates by their filter.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ScannedPart<'a> {
+    /// The headers.
+    pub chain: &'a HeaderChain,
+    /// The candidates, as indices into the chain, ascending.
+    pub candidates: &'a [usize],
+}
+
+impl Scan {
+    pub(crate) fn new(
+        provider: &Provider,
+        asked: Asked,
+        anchors: &[B256],
+        end: u64,
+    ) -> Result<Self, FetchError> {
+        let profile = provider.profile()?;
+        let range = asked.first..=asked.last;
+        let mut candidates = Vec::new();
+        let mut anchored_to = None;
+        let mut last = None;
+        scan_parts(provider, &asked, end, |part| {
+            anchored_to = part.chain.anchored_to(anchors).or(anchored_to);
+            let mut found = part.candidates.iter().copied().peekable();
+            for (index, block) in part.chain.blocks().enumerate() {
+                let is_found = found.next_if_eq(&index).is_some();
+                let proves_absence = profile.at(block.number).bloom.proves_absence();
+                let at = BlockRef { number: block.number, hash: block.hash };
+                if range.contains(&at.number) && (is_found || !proves_absence) {
+                    candidates.push(at);
+                }
+                last = Some(at);
+            }
+            true
+        })?;
+        let end = last.unwrap_or(BlockRef { number: end, hash: B256::ZERO });
+        Ok(Self { candidates, blocks: range, end, anchored_to, warnings: asked.warnings })
+    }
+}
+
+/// Scans the headers up to `end` in parts, as long as `take` returns `true`.
+pub(crate) fn scan_parts(
+    provider: &Provider,
+    asked: &Asked,
+    end: u64,
+    mut take: impl FnMut(ScannedPart<'_>) -> bool,
+) -> Result<(), FetchError> {
+    // A chain of parts from two nodes may be of two branches.
+    let node = &provider.nodes()[0];
+    let compiled = asked.query.compile(Backend::best());
+    let mut scanner = None;
+    let mut before: Option<HeaderChain> = None;
+    let mut start = asked.first;
+    let total = (end - start).saturating_add(1);
+    loop {
+        let last = start.saturating_add(AT_A_TIME - 1).min(end);
+        let mut fetched = FetchedChain::new(false);
+        fetched.fetch(node, start..=last, false)?;
+        let chain = fetched.chain;
+        if let Some(expected) = before.as_ref().and_then(HeaderChain::parent_hash)
+            && chain.parent_hash() != Some(expected)
+        {
+            return Err(FetchError::Reorganized { node: node.name(), block: start });
+        }
+        // The order of tests comes from the first headers; all parts have the same.
+        let by = || Scanner::ordered_by(Backend::best(), &compiled, chain.blooms());
+        let found = scanner.get_or_insert_with(by).candidates(chain.blooms());
+        let goes_on = take(ScannedPart { chain: &chain, candidates: &found });
+        let done = (last - asked.first).saturating_add(1);
+        node.note(Note::Progress { stage: Stage::Headers, done, total });
+        before = Some(chain.following());
+        match last.checked_add(1).filter(|&next| next <= end && goes_on) {
+            Some(next) => start = next,
+            None => return Ok(()),
+        }
+    }
+}

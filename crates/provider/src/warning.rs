@@ -1,0 +1,80 @@
+//! What limits the worth of a result.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::log_query::BlockTag;
+
+use crate::error::FetchError;
+
+/// What a reader of a result should know. `Display` says it in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The range ends at the finalised block, before the block that the query names.
+    EndsAtFinalized {
+        /// The tag that the query ends with.
+        tag: BlockTag,
+        /// The block that the tag names.
+        last: u64,
+        /// The finalised block.
+        finalized: u64,
+    },
+    /// No node has the block of an anchor.
+    UnknownAnchor(B256),
+    /// A node's chain does not hold an anchor.
+    WithoutAnchor {
+        /// Scheme, host and port of the node.
+        node: String,
+    },
+    /// A node did not give the chain, and another one did.
+    NoChain {
+        /// The blocks.
+        blocks: RangeInclusive<u64>,
+        /// Why it did not.
+        error: FetchError,
+    },
+    /// Receipts that were not used.
+    Receipts {
+        /// Scheme, host and port of the node.
+        node: String,
+        /// The block.
+        block: u64,
+        /// The method, where several were tried.
+        method: Option<&'static str>,
+        /// What was wrong with them.
+        why: String,
+    },
+    /// This many more warnings about receipts are not listed.
+    MoreReceipts(u64),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EndsAtFinalized { tag, last, finalized } => write!(
+                f,
+                "the range ends at block {finalized}, the finalised one; {} is block {last}",
+                tag.name().unwrap_or("latest")
+            ),
+            Self::UnknownAnchor(hash) => write!(f, "no provider has the block of anchor {hash}"),
+            Self::WithoutAnchor { node } => {
+                write!(f, "the chain of {node} does not hold the anchor")
+            }
+            Self::NoChain { blocks, error } => {
+                write!(f, "blocks {} to {}: {error}", blocks.start(), blocks.end())
+            }
+            Self::Receipts { node, block, method, why } => {
+                write!(f, "{node}, receipts of block {block}")?;
+                if let Some(method) = method {
+                    write!(f, ", {method}")?;
+                }
+                write!(f, ": {why}")
+            }
+            Self::MoreReceipts(count) => {
+                write!(f, "and {count} more about receipts that are not used")
+            }
+        }
+    }
+}

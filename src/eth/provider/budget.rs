@@ -1,0 +1,140 @@
+//! What a user spends at a provider: calls a second, or credits a second by method.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use core::time::Duration;
+
+/// The cost of calls, and what may be spent in a second. What is not spent adds up to one second's
+/// worth and no further.
+///
+/// A call costs one credit unless its method has [another cost](Self::cost). So
+/// `Budget::per_second(25.0)` allows 25 calls a second, and with the costs of a provider's price
+/// list the same number counts its credits.
+///
+/// ```
+/// use core::time::Duration;
+/// use chainsieve::eth::provider::{Budget, Spending};
+/// // As a provider's price list has it.
+/// let budget = Budget::per_second(500.0).default_cost(80).cost("eth_getLogs", 255);
+/// let mut spending = Spending::new(budget);
+/// assert_eq!(spending.spend("eth_getLogs", 1, Duration::ZERO), Duration::ZERO);
+/// assert_eq!(spending.spend("eth_getLogs", 1, Duration::ZERO), Duration::from_millis(20));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Budget {
+    per_second: f64,
+    default_cost: u32,
+    costs: BTreeMap<String, u32>,
+}
+
+impl Budget {
+    /// This many credits a second. A number that is not positive, or not a number, counts as the
+    /// smallest that is.
+    pub fn per_second(credits: f64) -> Self {
+        let per_second = if credits > 0.0 { credits } else { f64::MIN_POSITIVE };
+        Self { per_second, default_cost: 1, costs: BTreeMap::new() }
+    }
+
+    /// The cost of a call to a method.
+    #[must_use]
+    pub fn cost(mut self, method: impl Into<String>, credits: u32) -> Self {
+        self.costs.insert(method.into(), credits);
+        self
+    }
+
+    /// The cost of a call to any other method; 1 unless this is called.
+    #[must_use]
+    pub fn default_cost(mut self, credits: u32) -> Self {
+        self.default_cost = credits;
+        self
+    }
+
+    /// The cost of a call to this method.
+    pub fn cost_of(&self, method: &str) -> u32 {
+        self.costs.get(method).copied().unwrap_or(self.default_cost)
+    }
+}
+
+/// What was spent of a [`Budget`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spending {
+    budget: Budget,
+    /// Everything that was spent is earned at this moment.
+    paid_at: Duration,
+    spent: u64,
+}
+
+impl Spending {
+    /// Nothing is spent yet: one second's worth is there.
+    pub fn new(budget: Budget) -> Self {
+        Self { budget, paid_at: Duration::ZERO, spent: 0 }
+    }
+
+    /// Spends the cost of calls; returns how long to wait before they are sent. `now` is the time
+    /// since any one moment. Calls that cost more than a second's worth are sent after as long as
+    /// that worth takes.
+    #[must_use]
+    pub fn spend(&mut self, method: &str, calls: usize, now: Duration) -> Duration {
+        const SECOND: Duration = Duration::from_secs(1);
+        let cost = u64::from(self.budget.cost_of(method)).saturating_mul(calls as u64);
+        self.spent = self.spent.saturating_add(cost);
+        #[expect(clippy::cast_precision_loss, reason = "an estimate of 53 bits")]
+        let seconds = cost as f64 / self.budget.per_second;
+        let earned_in = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        // At `now` one second's worth is there, unless more was spent before. The account may go
+        // below zero by one second less what is there, and the next caller waits for that.
+        self.paid_at = self.paid_at.max(now).saturating_add(earned_in);
+        self.paid_at.saturating_sub(now.saturating_add(SECOND))
+    }
+
+    /// The credits spent so far.
+    pub fn spent(&self) -> u64 {
+        self.spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whenever calls are sent as late as they have to be, no period costs more than its length
+        /// allows, and one second's worth or its first calls besides.
+        #[test]
+        fn no_period_costs_more_than_it_may(
+            rate in 1_u32..500,
+            calls in prop::collection::vec((0_u64..2_000, 1_usize..40, any::<bool>()), 1..60),
+        ) {
+            let budget = Budget::per_second(f64::from(rate)).cost("eth_getLogs", 3);
+            let mut spending = Spending::new(budget);
+            let mut now = Duration::ZERO;
+            let mut sent = Vec::new();
+            for (pause, calls, logs) in calls {
+                now += Duration::from_millis(pause);
+                let method = if logs { "eth_getLogs" } else { "eth_chainId" };
+                now += spending.spend(method, calls, now);
+                sent.push((now.as_secs_f64(), (calls * if logs { 3 } else { 1 }) as f64));
+            }
+            for (first, (from, first_cost)) in sent.iter().enumerate() {
+                let mut total = 0.0;
+                for (to, cost) in &sent[first..] {
+                    total += cost;
+                    let allowed = f64::from(rate) * (to - from) + first_cost.max(f64::from(rate));
+                    prop_assert!(total <= allowed + 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_number_is_too_strange() {
+        for rate in [0.0, -1.0, f64::NAN, f64::MIN_POSITIVE] {
+            let mut spending = Spending::new(Budget::per_second(rate));
+            assert!(spending.spend("eth_chainId", usize::MAX, Duration::MAX) <= Duration::MAX);
+        }
+        let mut spending = Spending::new(Budget::per_second(f64::INFINITY));
+        assert_eq!(spending.spend("eth_chainId", usize::MAX, Duration::ZERO), Duration::ZERO);
+    }
+}

@@ -1,0 +1,55 @@
+//! Two answers to one query beside each other.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use alloy_primitives::{Address, B256};
+
+use crate::eth::log::LocatedLog;
+
+/// The logs that only one of two answers has.
+///
+/// Logs are compared by what every node must tell: block hash, index, transaction index, address,
+/// topics, data and `removed`. A timestamp or a transaction's hash may be left out by one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference<'a> {
+    /// The logs of the first answer that the second lacks, in its order.
+    pub only_first: Vec<&'a LocatedLog>,
+    /// The logs of the second answer that the first lacks, in its order.
+    pub only_second: Vec<&'a LocatedLog>,
+}
+
+type Key<'a> = (B256, u64, u64, Address, &'a [B256], &'a [u8], bool);
+
+fn key(log: &LocatedLog) -> Key<'_> {
+    let LocatedLog { log: inner, block_hash, log_index, transaction_index, removed, .. } = log;
+    let (topics, data) = (inner.topics(), inner.data.data.as_ref());
+    (*block_hash, *log_index, *transaction_index, inner.address, topics, data, *removed)
+}
+
+fn only<'a>(these: &'a [LocatedLog], others: &'a [LocatedLog]) -> Vec<&'a LocatedLog> {
+    let mut left: BTreeMap<Key<'_>, usize> = BTreeMap::new();
+    for log in others {
+        *left.entry(key(log)).or_default() += 1;
+    }
+    let is_new = |log: &&'a LocatedLog| match left.get_mut(&key(log)) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    };
+    these.iter().filter(is_new).collect()
+}
+
+impl<'a> Difference<'a> {
+    /// Compares two answers as sets in which a log may be more than once.
+    pub fn new(first: &'a [LocatedLog], second: &'a [LocatedLog]) -> Self {
+        Self { only_first: only(first, second), only_second: only(second, first) }
+    }
+
+    /// Returns `true` if both answers have the same logs.
+    pub fn is_empty(&self) -> bool {
+        self.only_first.is_empty() && self.only_second.is_empty()
+    }
+}

@@ -1,0 +1,78 @@
+//! Waits between tries of a request.
+
+use core::time::Duration;
+
+/// The first wait; each next one is twice as long, up to the longest.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+/// The longest wait that a provider is granted.
+const LONGEST_ASKED: Duration = Duration::from_mins(2);
+
+/// The tries of one request.
+///
+/// ```
+/// use core::time::Duration;
+/// use chainsieve::eth::provider::Retry;
+/// let mut retry = Retry::new(1);
+/// // The provider asked for three seconds.
+/// assert_eq!(retry.failed(Some(Duration::from_secs(3)), 0), Some(Duration::from_secs(3)));
+/// assert_eq!(retry.failed(None, 0), None);
+/// assert_eq!(retry.tries(), 2);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retry {
+    retries: u32,
+    failures: u32,
+}
+
+impl Retry {
+    /// At most this many tries after the first.
+    pub fn new(retries: u32) -> Self {
+        Self { retries, failures: 0 }
+    }
+
+    /// One more try failed. Returns how long to wait before the next, or `None` if there is none.
+    ///
+    /// `asked` is the wait that the provider asks for, of which at most two minutes are granted.
+    /// Else the wait is doubled each time, up to 15 s, and half of it is random, so that many
+    /// clients do not return at once: `random` is a random number.
+    #[must_use]
+    pub fn failed(&mut self, asked: Option<Duration>, random: u32) -> Option<Duration> {
+        let before = self.failures;
+        self.failures = before.saturating_add(1);
+        if before >= self.retries {
+            return None;
+        }
+        if let Some(asked) = asked {
+            return Some(asked.min(LONGEST_ASKED));
+        }
+        let factor = 1_u32.checked_shl(before).unwrap_or(u32::MAX);
+        let half = FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT) / 2;
+        Some(half + half.mul_f64(f64::from(random) / f64::from(u32::MAX)))
+    }
+
+    /// The number of tries that failed.
+    pub fn tries(&self) -> u32 {
+        self.failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_end() {
+        let mut retry = Retry::new(40);
+        let mut waits = Vec::new();
+        while let Some(wait) = retry.failed(None, u32::MAX) {
+            waits.push(wait.as_millis());
+        }
+        assert_eq!(waits[..8], [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000]);
+        assert_eq!((waits.len(), waits[39], retry.tries()), (40, 15_000, 41));
+        assert_eq!(Retry::new(1).failed(None, 0), Some(Duration::from_millis(125)));
+        let asked = Some(Duration::from_secs(1_000_000));
+        assert_eq!(Retry::new(1).failed(asked, 0), Some(Duration::from_mins(2)));
+        assert_eq!(Retry::new(0).failed(None, 0), None);
+    }
+}
