@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use chainsieve::alloy_primitives::B256;
+use chainsieve::alloy_primitives::{Address, B256, Bytes, Log};
 use chainsieve::eth::chain_profile::BloomSoundness;
 use chainsieve::eth::follow::{
     Action, Answer, Config, Cursor, CursorError, Event, Failure, Fault, Follower, Indexed, Note,
     Question, Source, StartError,
 };
 use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockTag, LogQuery, Semantics};
 
 use super::run::{KEEP, Kill, Run, TRUE, config, settled};
-use super::world::{ASKED, World};
+use super::world::{ASKED, NOBODY, World};
 
 fn exact() -> Config {
     config(BloomSoundness::Exact)
@@ -339,6 +340,35 @@ fn wrong_answers_in_a_row_end_it() {
     }
 }
 
+/// Each log of any query comes once, and the configuration says which queries want it.
+#[test]
+fn several_queries_are_answered_in_one_pass() {
+    let world = grown(20);
+    let query = LogQuery::new().from_block(0).address(NOBODY);
+    let more_queries = vec![exact().query.from_block(15), exact().query];
+    let config = Config { query, more_queries, ..exact() };
+    let both = settled(&world, config.clone());
+    assert!(!both.reader.logs.is_empty());
+    assert_eq!(both.reader.logs, settled(&world, exact()).reader.logs);
+    let log = |address: Address| LocatedLog {
+        log: Log::new_unchecked(address, Vec::new(), Bytes::new()),
+        block_number: 1,
+        block_hash: B256::ZERO,
+        block_timestamp: None,
+        transaction_hash: None,
+        transaction_index: 0,
+        log_index: 0,
+        removed: false,
+    };
+    assert_eq!(config.queries_of(&log(ASKED)).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(config.queries_of(&log(NOBODY)).collect::<Vec<_>>(), [0]);
+    let left = both.follower.cursor().unwrap();
+    let again = Cursor::from_json(&left.to_json()).unwrap();
+    assert!(Follower::new(config.clone(), Some(again)).is_ok());
+    let fewer = Config { more_queries: vec![exact().query], ..config };
+    assert!(matches!(Follower::new(fewer, Some(left)), Err(StartError::OtherQuery(_))));
+}
+
 #[test]
 fn a_cursor_is_of_one_query_from_one_block() {
     let world = grown(5);
@@ -353,6 +383,8 @@ fn a_cursor_is_of_one_query_from_one_block() {
     assert_eq!(start(other), Err(StartError::OtherSemantics(Semantics::Geth)));
     let other = Config { query: exact().query.from_block(3), ..exact() };
     assert_eq!(start(other), Err(StartError::OtherStart { cursor: 0, from: 3 }));
+    let other = Config { more_queries: vec![LogQuery::new()], ..exact() };
+    assert!(matches!(start(other), Err(StartError::OtherQuery(_))));
     // A tag means what it named at the first start.
     let query = LogQuery::new().address(ASKED).from_block(BlockTag::Finalized);
     assert_eq!(start(Config { query, ..exact() }), Ok(()));

@@ -8,7 +8,7 @@ use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use proptest::prelude::*;
 
 use super::run::{KEEP, Kill, Run, TRUE, config};
-use super::world::{ASKED, World};
+use super::world::{ASKED, NOBODY, World};
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -120,9 +120,14 @@ fn go(
 }
 
 fn of(from: Option<BlockTag>, confirmations: u64) -> Config {
-    let query = LogQuery::new().address(ASKED);
-    let query = from.map_or_else(|| query.clone(), |from| query.clone().from_block(from));
-    Config { query, confirmations, ..config(BloomSoundness::Exact) }
+    let range = from.map_or_else(LogQuery::new, |from| LogQuery::new().from_block(from));
+    // Half of them by the second of two queries in one pass.
+    let (query, more_queries) = if confirmations % 2 == 0 {
+        (range.address(ASKED), Vec::new())
+    } else {
+        (range.address(NOBODY), vec![LogQuery::new().from_block(7).address(ASKED)])
+    };
+    Config { query, more_queries, confirmations, ..config(BloomSoundness::Exact) }
 }
 
 proptest! {

@@ -13,6 +13,8 @@ use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 const FINAL_AFTER: usize = 9;
 /// The contract that is asked about.
 pub(crate) const ASKED: Address = Address::repeat_byte(0xaa);
+/// No log is of it.
+pub(crate) const NOBODY: Address = Address::repeat_byte(0xdd);
 const OTHER: Address = Address::repeat_byte(0xbb);
 
 /// A log's place and its data, which is another for each log of the world.

@@ -6,6 +6,8 @@ mod asking;
 mod blocks;
 mod builder;
 mod error;
+#[cfg(feature = "abi")]
+mod events;
 mod evidence;
 mod fetched_chain;
 mod follow;
@@ -13,6 +15,7 @@ mod in_order;
 mod logs;
 mod node;
 mod note;
+mod pending;
 mod provider;
 mod scan;
 mod source;
@@ -28,6 +31,8 @@ pub use asking::Asking;
 pub use blocks::Asked;
 pub use builder::Builder;
 pub use error::{BuildError, FetchError};
+#[cfg(feature = "abi")]
+pub use events::{Argument, DecodeError, DecodedEvent, Events, EventsError};
 pub use evidence::Fetched;
 pub use fetched_chain::FetchedChain;
 pub use follow::{
@@ -37,6 +42,7 @@ pub use follow::{
 pub use logs::{Incomplete, LogsError, ProvenLogs};
 pub use node::{Endpoint, EndpointError, Log, Node, Options, RpcError};
 pub use note::{Note, Stage};
+pub use pending::Pending;
 pub use provider::{Audited, Provider};
 pub use scan::{Scan, ScannedPart};
 pub use source::{Beside, Tip};

@@ -14,7 +14,7 @@ use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, HeaderChain};
 use crate::eth::log_query::{LogQuery, Semantics};
 use crate::eth::receipts::BlockReceipts;
-use crate::eth::scan::Scanner;
+use crate::eth::scan::QuerySet;
 use crate::simd::Backend;
 
 /// Headers requested at a time.
@@ -30,7 +30,8 @@ const NO_RECEIPTS: B256 =
 /// What is followed, all of it known.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
-    pub(super) query: LogQuery,
+    /// A log is wanted if any of them wants it.
+    pub(super) queries: Vec<LogQuery>,
     pub(super) semantics: Semantics,
     pub(super) profile: ChainProfile,
     /// The first header that is linked: before `from` where an anchor is.
@@ -127,7 +128,6 @@ struct Branch {
 #[derive(Debug, Clone)]
 pub(super) struct Chain {
     rules: Rules,
-    scanner: Option<Scanner>,
     blocks: Blocks,
     head: Option<BlockRef>,
     /// What the provider called finalised.
@@ -155,7 +155,6 @@ impl Chain {
     ) -> Self {
         Self {
             rules,
-            scanner: None,
             blocks,
             head: None,
             finalized_claim: None,
@@ -431,12 +430,15 @@ impl Chain {
     /// Links consecutive headers after the last block.
     fn extend(&mut self, chain: &HeaderChain) -> Result<(), Refused> {
         self.check_anchors(chain)?;
-        let compiled = self.rules.query.compile(Backend::best());
-        let by = || Scanner::ordered_by(Backend::best(), &compiled, chain.blooms());
-        let scanner = self.scanner.get_or_insert_with(by);
-        let mut candidates = scanner.candidates(chain.blooms()).into_iter().peekable();
-        for (index, block) in chain.blocks().enumerate() {
-            let is_candidate = candidates.next_if_eq(&index).is_some();
+        let mut queries = QuerySet::new(Backend::best());
+        for query in &self.rules.queries {
+            queries.insert(query.compile(Backend::best()), 0);
+        }
+        // By their place in this part of the chain: a provider may claim any number.
+        let hits = queries.scan(0, chain.blooms());
+        let mut candidates = hits.iter().map(|(place, _)| place).peekable();
+        for (place, block) in (0..).zip(chain.blocks()) {
+            let is_candidate = candidates.next_if_eq(&place).is_some();
             let at = BlockRef { number: block.number, hash: block.hash };
             let mut known = Block::without_logs(at);
             if self.wants_receipts(&block, is_candidate) {

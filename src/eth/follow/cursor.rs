@@ -34,7 +34,7 @@ pub struct Cursor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Subject {
     pub(super) chain_id: u64,
-    /// The query without its range, as `eth_getLogs` takes it.
+    /// The query without its range, as `eth_getLogs` takes it; of several, the list of them.
     pub(super) query: String,
     pub(super) semantics: Semantics,
     /// The first block that is linked.

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use alloy_primitives::Log;
+
 use super::blocks::Wanted;
 use super::chain::{Refused, Rules};
 use super::{AnswerError, Fault};
@@ -46,8 +48,8 @@ pub(super) fn logs(
     {
         return Err(Fault::Unsound { at, log_index }.into());
     }
-    let (query, semantics) = (&rules.query, rules.semantics);
-    let logs = verified.logs_matching(|log| query.matches(log, semantics)).map(|found| {
+    let wants = |log: &Log| rules.queries.iter().any(|query| query.matches(log, rules.semantics));
+    let logs = verified.logs_matching(wants).map(|found| {
         let transaction = usize::try_from(found.transaction_index).unwrap_or(usize::MAX);
         LocatedLog {
             log: found.log.clone(),

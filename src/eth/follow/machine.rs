@@ -3,9 +3,11 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 use core::time::Duration;
 
 use alloy_primitives::B256;
+use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::blocks::Block;
@@ -106,7 +108,7 @@ enum Stage {
 #[derive(Debug, Clone)]
 pub struct Follower {
     config: Config,
-    /// The query without its range, as `eth_getLogs` takes it.
+    /// The query without its range, as `eth_getLogs` takes it; of several, the list of them.
     query: String,
     stage: Stage,
     /// What an earlier run left, until it is taken up.
@@ -150,12 +152,12 @@ impl Follower {
             Some(BlockTag::Earliest) => BlockTag::Number(0),
             Some(tag) => tag,
         };
-        let logs = config.query.clone().in_blocks(BlockSelection::default());
+        let queries = config.queries();
         if let Some(cursor) = &cursor {
-            check_subject(&cursor.subject, &config, &logs, from)?;
+            check_subject(&cursor.subject, &config, &queries, from)?;
         }
         Ok(Self {
-            query: logs.to_json(),
+            query: to_json(&queries),
             stage: Stage::Starting(Start::new(from, to, cursor.as_ref())),
             left: cursor,
             started: None,
@@ -834,11 +836,29 @@ impl Follower {
     }
 }
 
+/// The queries of a cursor: an object, or a list of several.
+fn to_json(queries: &[LogQuery]) -> String {
+    let queries: Vec<String> = queries.iter().map(LogQuery::to_json).collect();
+    match queries.as_slice() {
+        [query] => query.clone(),
+        queries => format!("[{}]", queries.join(",")),
+    }
+}
+
+fn queries_of_json(json: &str, semantics: Semantics) -> Option<Vec<LogQuery>> {
+    let one = |json: &str| LogQuery::from_json(json, semantics).ok();
+    if json.starts_with('{') {
+        return Some(vec![one(json)?]);
+    }
+    let list: Vec<&RawValue> = serde_json::from_str(json).ok()?;
+    list.into_iter().map(|query| one(query.get())).collect()
+}
+
 /// Whether an earlier run followed the same.
 fn check_subject(
     left: &Subject,
     config: &Config,
-    logs: &LogQuery,
+    queries: &[LogQuery],
     from: BlockTag,
 ) -> Result<(), StartError> {
     if left.chain_id != config.chain_id {
@@ -848,7 +868,7 @@ fn check_subject(
     if left.semantics != config.semantics {
         return Err(StartError::OtherSemantics(left.semantics));
     }
-    if LogQuery::from_json(&left.query, left.semantics).as_ref() != Ok(logs) {
+    if queries_of_json(&left.query, left.semantics).as_deref() != Some(queries) {
         return Err(StartError::OtherQuery(left.query.clone()));
     }
     match from {

@@ -46,7 +46,7 @@ use thiserror::Error;
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainError, HeaderBuf};
 use crate::eth::log::LocatedLog;
-use crate::eth::log_query::{BlockTag, LogQuery, Semantics};
+use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::{BlockReceipts, VerifyError};
 
 pub use cursor::{Cursor, CursorError};
@@ -64,6 +64,9 @@ pub struct Config {
     /// a tag means the block that it names when the follower starts. With a number as the last block
     /// it ends there, else it goes on with live blocks.
     pub query: LogQuery,
+    /// Further queries, answered in the same pass: their own blocks are ignored. A log that several
+    /// want is given out once; [`queries_of`](Self::queries_of) says which want it.
+    pub more_queries: Vec<LogQuery>,
     /// Whose rules hold where nodes differ.
     pub semantics: Semantics,
     /// Hashes that the caller trusts. The chain must hold them; up to the highest that was passed,
@@ -95,6 +98,7 @@ impl Config {
             chain_id,
             profile,
             query,
+            more_queries: Vec::new(),
             semantics: Semantics::default(),
             anchors: Vec::new(),
             confirmations: 0,
@@ -105,6 +109,20 @@ impl Config {
             tries: 10,
             stored: true,
         }
+    }
+
+    /// The queries that want a log: 0 is [`query`](Self::query), 1 the first of
+    /// [`more_queries`](Self::more_queries), and so on.
+    pub fn queries_of<'a>(&'a self, log: &'a LocatedLog) -> impl Iterator<Item = usize> + 'a {
+        let queries = core::iter::once(&self.query).chain(&self.more_queries).enumerate();
+        let wants = |(_, query): &(usize, &LogQuery)| query.matches(&log.log, self.semantics);
+        queries.filter(wants).map(|(place, _)| place)
+    }
+
+    /// All queries, without their blocks.
+    fn queries(&self) -> Vec<LogQuery> {
+        let queries = core::iter::once(&self.query).chain(&self.more_queries);
+        queries.map(|query| query.clone().in_blocks(BlockSelection::default())).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use super::cursor::{Cursor, Subject};
 use super::{Config, Fault, Indexed, Note, Question, Source};
 use crate::eth::chain_profile::Stretch;
 use crate::eth::header::{BlockRef, HeaderBuf};
-use crate::eth::log_query::{BlockSelection, BlockTag};
+use crate::eth::log_query::BlockTag;
 
 /// What is known so far.
 #[derive(Debug, Clone)]
@@ -170,7 +170,7 @@ impl Start {
         let anchors: Vec<_> = later.collect();
         let lowest = anchors.iter().map(|anchor| anchor.number).fold(from, u64::min);
         Rules {
-            query: config.query.clone().in_blocks(BlockSelection::default()),
+            queries: config.queries(),
             semantics: config.semantics,
             profile: config.profile.clone(),
             start: left.map_or(lowest, |left| left.start),

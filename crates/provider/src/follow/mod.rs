@@ -161,6 +161,13 @@ impl FollowBuilder {
         self
     }
 
+    /// Answers one more query in the same pass, over the same blocks.
+    /// [`Config::queries_of`] of [`Following::config`] says which queries want a log.
+    pub fn and(mut self, query: &LogQuery) -> Self {
+        self.adjust.more_queries.push(query.clone());
+        self
+    }
+
     /// Goes on where this cursor was taken.
     pub fn cursor(mut self, cursor: Cursor) -> Self {
         self.cursor = Some(cursor);
