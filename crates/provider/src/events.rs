@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use alloy_dyn_abi::{DynSolValue, EventExt as _};
-use alloy_json_abi::{Event, JsonAbi};
+use alloy_json_abi::{Event, JsonAbi, Param};
 use chainsieve::alloy_primitives::{B256, Log};
 use chainsieve::eth::log_query::LogQuery;
 use serde_json::{Map, Value, json};
@@ -11,6 +11,10 @@ use thiserror::Error;
 
 /// Text of an ABI that is read at most.
 const MAX_ABI: usize = 16 << 20;
+
+/// Arrays and tuples within each other: compilers give up much earlier, and whoever reads types by
+/// recursion has a stack.
+const MAX_DEPTH: usize = 32;
 
 /// Events of contracts, by which logs are decoded.
 ///
@@ -45,6 +49,9 @@ pub enum EventsError {
     /// An anonymous event has no first topic that tells it.
     #[error("event {0} is anonymous: no topic tells it")]
     Anonymous(String),
+    /// An argument whose type is nested too deeply.
+    #[error("a type of event {0} is nested more than {MAX_DEPTH} deep")]
+    TooDeep(String),
     /// It has no events.
     #[error("no events")]
     Empty,
@@ -113,7 +120,9 @@ impl Events {
         let abi: JsonAbi = abi.map_err(|error| EventsError::Abi(error.to_string()))?;
         let events = abi.events.into_values().flatten().filter(|event| !event.anonymous);
         let before = self.len();
-        events.for_each(|event| self.add(event));
+        for event in events {
+            self.add(event)?;
+        }
         if self.len() == before { Err(EventsError::Empty) } else { Ok(self) }
     }
 
@@ -125,20 +134,27 @@ impl Events {
         if signature.len() > MAX_ABI {
             return Err(EventsError::TooLong(signature.len()));
         }
+        if signature.matches(['(', '[']).count() > MAX_DEPTH {
+            return Err(EventsError::TooDeep(signature.chars().take(40).collect()));
+        }
         let event = Event::parse(signature.trim().trim_end_matches(';'));
         let event = event.map_err(|error| EventsError::Signature(error.to_string()))?;
         if event.anonymous {
             return Err(EventsError::Anonymous(event.name));
         }
-        self.add(event);
+        self.add(event)?;
         Ok(self)
     }
 
-    fn add(&mut self, event: Event) {
+    fn add(&mut self, event: Event) -> Result<(), EventsError> {
+        if event.inputs.iter().any(|input| depth(&input.ty, &input.components) > MAX_DEPTH) {
+            return Err(EventsError::TooDeep(event.name));
+        }
         let same_topic = self.by_topic.entry(event.selector()).or_default();
         if !same_topic.contains(&event) {
             same_topic.push(event);
         }
+        Ok(())
     }
 
     /// The number of events.
@@ -184,6 +200,12 @@ impl Events {
         };
         Err(failed.unwrap_or_else(other_count))
     }
+}
+
+/// How deeply a type is nested. Components are as deep as JSON may be, and no deeper.
+fn depth(solidity_type: &str, components: &[Param]) -> usize {
+    let within = components.iter().map(|inner| depth(&inner.ty, &inner.components));
+    solidity_type.matches('[').count() + within.max().map_or(0, |depth| depth + 1)
 }
 
 fn decode<'a>(event: &'a Event, log: &Log) -> Result<DecodedEvent<'a>, DecodeError> {
@@ -252,3 +274,7 @@ fn to_json(value: &DynSolValue) -> Value {
         | DynSolValue::Tuple(values) => values.iter().map(to_json).collect(),
     }
 }
+
+#[cfg(test)]
+#[path = "events_tests.rs"]
+mod tests;

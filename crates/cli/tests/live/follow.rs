@@ -234,7 +234,7 @@ fn kills(scene: &Scene) {
         "0",
         "--poll",
         "0.05",
-        "--state",
+        "--cursor",
         state.to_str().expect("a path"),
         "--rpc",
         &url,
@@ -284,7 +284,7 @@ fn kills(scene: &Scene) {
     ]);
     let other = run(scene, &arguments);
     assert_eq!(other.code, 3);
-    assert!(other.stderr.contains("--state is of the query"), "{}", other.stderr);
+    assert!(other.stderr.contains("--cursor is of the query"), "{}", other.stderr);
 }
 
 /// Heads that go back, headers and receipts that come late: nothing is lost, nothing is removed.
@@ -436,7 +436,7 @@ fn too_deep(scene: &Scene) {
     let mut arguments =
         vec!["--json", "eth", "follow", "--from", "0", "--poll", "0.05", "--keep", "4"];
     let url = node.rpc().url().to_owned();
-    arguments.extend(["--state", state.to_str().expect("a path"), "--rpc", &url]);
+    arguments.extend(["--cursor", state.to_str().expect("a path"), "--rpc", &url]);
     arguments.extend(EXACT);
     let mut follow = Running::start(scene, &arguments);
     until_head(&node, &mut follow);

@@ -35,7 +35,7 @@ after longer and longer waits, receipts by each way that it serves; after twice 
 more tries in a row the command ends with an error. If it can't be reached, it is waited for, but
 with --once.
 
-With --state, what was printed is noted in a file, and the same command goes on from there after
+With --cursor, what was printed is noted in a file, and the same command goes on from there after
 Ctrl-C, a kill or a power cut, wherever they came. The file is written before the first line, with
 the block that it starts at: the newest block, or a tag, means the one at the first start. It is
 written again before lines are printed and after, so that nothing is lost: the lines of the last
@@ -48,12 +48,18 @@ are final the hash of the last one only.
 
 Exits with 0 after Ctrl-C and SIGTERM, after --to, and with --once at the provider's head.
 
+CSV: block_number, block_hash, transaction_index, transaction_hash, log_index, removed, address,
+topic0 to topic3, data; with --abi also event, and a column EVENT.ARGUMENT for each argument of each
+event.
+
 JSON, a line each:
   {follow{chain_id, chain, provider, from, to, resumed (the last block printed before, or null),
     bloom (exact | superset | absent | unsound: at the first block), anchors[{number, hash}],
     confirmations, keep, index_to (up to this block candidates are those of the index), query, semantics, warnings[]}}, first
   a log as eth_getLogs has it, with evidence (receipts: read out of all receipts of the block, which
-    have its receipts root)
+    have its receipts root), and with --abi decoded{event, signature, arguments{name: value}} or
+    undecoded (why a log of a known event does not fit): numbers are decimal text, of an indexed
+    argument of dynamic size there is {keccak256}
   {reorg{ancestor, hash (of the last block that stays; null: of none), blocks (how many left), logs
     (how many removed lines follow)}}
   {anchored{number, hash}}: an anchor was passed: all up to it are authentic if the anchor is
@@ -72,7 +78,15 @@ pub(crate) struct FollowArgs {
     pub(crate) query: QueryArgs,
     /// Note in this file what was printed, and go on from there
     #[arg(long, value_name = "FILE")]
-    pub(crate) state: Option<PathBuf>,
+    pub(crate) cursor: Option<PathBuf>,
+    /// Decode logs by the events of this ABI: its JSON list, or an object that has it as abi, as
+    /// compilers write; may be given again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) abi: Vec<PathBuf>,
+    /// Print logs as CSV (RFC 4180), with a line of names first; what else there is to tell goes to
+    /// standard error
+    #[arg(long)]
+    pub(crate) csv: bool,
     /// An index of the chain, with --block-hashes: the past is looked up there instead of in
     /// headers, but for the last --keep blocks of it
     #[arg(long, value_name = "INDEX")]

@@ -1,16 +1,214 @@
 //! The lines that are printed: what is followed, logs, what was removed, how far it is.
 
+use std::collections::BTreeSet;
+
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::BloomSoundness;
 use chainsieve::eth::follow::{Config, NextBlocks, Removed, Started};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::BlockSelection;
+use chainsieve_provider::{DecodeError, DecodedEvent, Events};
 use serde_json::{Value, json};
 
-use crate::output::{count, grouped};
+use crate::output::{count, grouped, printable};
 
 /// What the logs of a line come from.
 const EVIDENCE: &str = "receipts";
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    Json,
+    Csv,
+}
+
+/// Writes lines.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pub(super) format: Format,
+    /// What logs are decoded by, if they are.
+    pub(super) events: Option<Events>,
+    /// The columns of arguments, as CSV has them.
+    columns: Vec<(String, String)>,
+}
+
+/// The columns of a log as CSV has it.
+const COLUMNS: &str = "block_number,block_hash,transaction_index,transaction_hash,log_index,removed,\
+                       address,topic0,topic1,topic2,topic3,data";
+
+impl Lines {
+    pub(super) fn new(format: Format, events: Option<Events>) -> Self {
+        let mut seen = BTreeSet::new();
+        let arguments = events.iter().flat_map(Events::iter).flat_map(|event| {
+            event.inputs.iter().map(|input| (event.name.clone(), input.name.clone()))
+        });
+        let columns = arguments.filter(|column| seen.insert(column.clone())).collect();
+        Self { format, events, columns }
+    }
+
+    fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// The names of the columns.
+    pub(super) fn head(&self) -> String {
+        let mut text = COLUMNS.to_owned();
+        if self.events.is_some() {
+            text += ",event";
+        }
+        for (event, argument) in &self.columns {
+            text += &format!(",{}", quoted(&format!("{event}.{argument}")));
+        }
+        text + "\r\n"
+    }
+
+    pub(super) fn of_removed(&self, removed: &Removed) -> String {
+        let mut text = match self.format {
+            Format::Csv => String::new(),
+            _ => reorganised(removed, self.is_json()),
+        };
+        text.extend(removed.logs.iter().map(|log| self.of_log(log)));
+        if let Some(last) = removed.last {
+            text += &self.checkpoint(last, removed.finalized);
+        }
+        text
+    }
+
+    /// The lines of blocks; those before `from` only lead to it.
+    pub(super) fn of_blocks(&self, blocks: &NextBlocks, from: u64) -> String {
+        let mut text: String = blocks.logs.iter().map(|log| self.of_log(log)).collect();
+        if blocks.last.number >= from {
+            text += &self.checkpoint(blocks.last, blocks.finalized);
+        }
+        text
+    }
+
+    /// An anchor was passed.
+    pub(super) fn of_anchor(&self, at: BlockRef) -> String {
+        match self.format {
+            Format::Json => format!("{}\n", json!({ "anchored": at })),
+            Format::Text => format!(
+                "block {} is the anchor: all up to it are authentic if it is\n",
+                grouped(at.number)
+            ),
+            Format::Csv => String::new(),
+        }
+    }
+
+    /// All up to this block is printed. For people nothing: it would be a line for each block.
+    fn checkpoint(&self, at: BlockRef, finalized: Option<BlockRef>) -> String {
+        if !self.is_json() {
+            return String::new();
+        }
+        let finalized = finalized.map(|block| block.number);
+        format!("{}\n", json!({ "block": at.number, "hash": at.hash, "finalized": finalized }))
+    }
+
+    fn of_log(&self, log: &LocatedLog) -> String {
+        let decoded = self.events.as_ref().map(|events| events.decode(&log.log)).transpose();
+        let decoded = decoded.map(Option::flatten);
+        match self.format {
+            Format::Json => json_of(log, &decoded),
+            Format::Csv => self.csv_of(log, decoded.ok().flatten().as_ref()),
+            Format::Text => text_of(log, decoded.ok().flatten().as_ref()),
+        }
+    }
+
+    fn csv_of(&self, log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
+        let topic = |at: usize| log.log.topics().get(at).map_or(String::new(), B256::to_string);
+        let transaction = log.transaction_hash.map_or(String::new(), |hash| hash.to_string());
+        let mut text = format!(
+            "{},{},{},{transaction},{},{},{},{},{},{},{},{}",
+            log.block_number,
+            log.block_hash,
+            log.transaction_index,
+            log.log_index,
+            log.removed,
+            log.log.address,
+            topic(0),
+            topic(1),
+            topic(2),
+            topic(3),
+            log.log.data.data,
+        );
+        if self.events.is_some() {
+            let event = decoded.map_or("", |decoded| &decoded.event.name);
+            text += &format!(",{}", quoted(event));
+            for (of, name) in &self.columns {
+                let arguments = decoded.filter(|_| event == of).into_iter();
+                let mut arguments = arguments.flat_map(|decoded| &decoded.arguments);
+                let argument = arguments.find(|argument| argument.name == name);
+                let value = argument.map_or(String::new(), |it| words(&it.to_json()));
+                text += &format!(",{}", quoted(&value));
+            }
+        }
+        text + "\r\n"
+    }
+}
+
+type Decoded<'a> = Result<Option<DecodedEvent<'a>>, DecodeError>;
+
+fn json_of(log: &LocatedLog, decoded: &Decoded<'_>) -> String {
+    let mut text = log.to_json();
+    // It ends with the brace of the object.
+    text.pop();
+    text += &format!(",\"evidence\":\"{EVIDENCE}\"");
+    match decoded {
+        Ok(None) => {}
+        Ok(Some(decoded)) => text += &format!(",\"decoded\":{}", decoded.to_json()),
+        Err(error) => text += &format!(",\"undecoded\":{}", json!(error.to_string())),
+    }
+    text + "}\n"
+}
+
+fn text_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
+    let removed = if log.removed { "removed  " } else { "" };
+    let topics = log.log.topics();
+    let what = match decoded {
+        Some(decoded) => {
+            let arguments = decoded.arguments.iter();
+            let arguments = arguments.map(|it| format!("{} {}", it.name, words(&it.to_json())));
+            let arguments: Vec<String> = arguments.collect();
+            printable(&format!("{}({})", decoded.event.name, arguments.join(", "))).into_owned()
+        }
+        None => {
+            let topic = topics.first().map_or_else(|| "no topic".into(), ToString::to_string);
+            let more = match topics.len().saturating_sub(1) {
+                0 => String::new(),
+                more => format!(" and {}", count(more, "topic")),
+            };
+            format!("{topic}{more}  {}", count(log.log.data.data.len(), "byte"))
+        }
+    };
+    let transaction =
+        log.transaction_hash.map_or_else(|| "?".into(), |transaction| transaction.to_string());
+    format!(
+        "{removed}{:<11}  log {:<4}  {}  {what}  transaction {transaction}\n",
+        grouped(log.block_number),
+        log.log_index,
+        log.log.address,
+    )
+}
+
+/// A value for people and tables: text without its quotes.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// A field of CSV, quoted where it has to be (RFC 4180).
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\r', '\n']) {
+        return format!("\"{}\"", field.replace('"', "\"\""));
+    }
+    field.to_owned()
+}
 
 /// The first line of the JSON.
 pub(super) fn of_start(
@@ -58,47 +256,6 @@ fn soundness(bloom: BloomSoundness) -> &'static str {
     }
 }
 
-pub(super) fn of_removed(removed: &Removed, json: bool) -> String {
-    let mut text = reorganised(removed, json);
-    text.extend(removed.logs.iter().map(|log| of_log(log, json)));
-    if let Some(last) = removed.last {
-        text += &checkpoint(last, removed.finalized, json);
-    }
-    text
-}
-
-/// The lines of blocks; those before `from` only lead to it.
-pub(super) fn of_blocks(blocks: &NextBlocks, from: u64, json: bool) -> String {
-    let mut text: String = blocks.logs.iter().map(|log| of_log(log, json)).collect();
-    if blocks.last.number >= from {
-        text += &checkpoint(blocks.last, blocks.finalized, json);
-    }
-    text
-}
-
-fn of_log(log: &LocatedLog, json: bool) -> String {
-    if json {
-        let mut text = log.to_json();
-        // It ends with the brace of the object.
-        text.pop();
-        return format!("{text},\"evidence\":\"{EVIDENCE}\"}}\n");
-    }
-    let removed = if log.removed { "removed  " } else { "" };
-    let topics = log.log.topics();
-    let topic = topics.first().map_or_else(|| "no topic".into(), ToString::to_string);
-    let more = topics.len().saturating_sub(1);
-    let transaction =
-        log.transaction_hash.map_or_else(|| "?".into(), |transaction| transaction.to_string());
-    format!(
-        "{removed}{:<11}  log {:<4}  {}  {topic}{}  {}  transaction {transaction}\n",
-        grouped(log.block_number),
-        log.log_index,
-        log.log.address,
-        if more == 0 { String::new() } else { format!(" and {}", count(more, "topic")) },
-        count(log.log.data.data.len(), "byte"),
-    )
-}
-
 fn reorganised(removed: &Removed, json: bool) -> String {
     let (ancestor, logs) = (removed.ancestor, removed.logs.len());
     if json {
@@ -115,21 +272,4 @@ fn reorganised(removed: &Removed, json: bool) -> String {
     });
     let (blocks, logs) = (count(removed.blocks, "block"), count(logs, "log"));
     format!("reorganisation{after}: {blocks} and {logs} left the chain\n")
-}
-
-/// All up to this block is printed. For people nothing: it would be a line for each block.
-fn checkpoint(at: BlockRef, finalized: Option<BlockRef>, json: bool) -> String {
-    if !json {
-        return String::new();
-    }
-    let finalized = finalized.map(|block| block.number);
-    format!("{}\n", json!({ "block": at.number, "hash": at.hash, "finalized": finalized }))
-}
-
-/// An anchor was passed.
-pub(super) fn of_anchor(at: BlockRef, json: bool) -> String {
-    if json {
-        return format!("{}\n", json!({ "anchored": at }));
-    }
-    format!("block {} is the anchor: all up to it are authentic if it is\n", grouped(at.number))
 }

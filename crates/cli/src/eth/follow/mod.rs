@@ -12,17 +12,26 @@ use chainsieve::eth::follow::{Started, Update};
 use chainsieve_provider::{FollowStatus, Following};
 use serde_json::json;
 
+use self::lines::{Format, Lines};
 use self::setup::{Setup, in_words_of_follow};
+use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
 use crate::eth::profile;
 use crate::eth::rpc::{Bar, builder};
-use crate::output::{Exit, Lines, Page, Report, count, duration, grouped, print_note};
+use crate::output::{self, Exit, Page, Report, count, duration, grouped, print_note};
 use crate::stop;
 
 /// Blocks that have to be linked before a bar is worth it.
 const SHOW: u64 = 8192;
 
 pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
+    let format = match (json, args.csv) {
+        (true, true) => return Err(UsageError("--csv and --json are two formats").into()),
+        (true, false) => Format::Json,
+        (false, true) => Format::Csv,
+        (false, false) => Format::Text,
+    };
+    let lines = Lines::new(format, setup::events(&args.abi)?);
     let stop = stop::on_signals()?;
     let (builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
     let provider = builder
@@ -39,10 +48,10 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
         started => started?,
     };
     let provider = provider.nodes()[0].endpoint().to_string();
-    let mut printer = Printer { json, provider, bar, warnings, ..Printer::default() };
+    let mut printer = Printer { lines, provider, bar, warnings, ..Printer::default() };
     for update in following.updates() {
         printer.print(&following, &update.update)?;
-        if printer.lines.is_closed() {
+        if printer.out.is_closed() {
             // The reader has gone, and has perhaps not read all of it.
             break;
         }
@@ -74,9 +83,9 @@ fn nothing() -> Report {
 /// Prints updates, and counts what was printed.
 #[derive(Default)]
 struct Printer {
-    json: bool,
-    provider: String,
     lines: Lines,
+    out: output::Lines,
+    provider: String,
     bar: Bar,
     started: Option<Started>,
     blocks: u64,
@@ -90,9 +99,9 @@ impl Printer {
         let from = self.started.as_ref().map_or(0, |started| started.from);
         let text = match update {
             Update::Started(started) => return self.start(following, started),
-            Update::Anchored(anchor) => lines::of_anchor(*anchor, self.json),
-            Update::Removed(removed) => lines::of_removed(removed, self.json),
-            Update::Blocks(blocks) => lines::of_blocks(blocks, from, self.json),
+            Update::Anchored(anchor) => self.lines.of_anchor(*anchor),
+            Update::Removed(removed) => self.lines.of_removed(removed),
+            Update::Blocks(blocks) => self.lines.of_blocks(blocks, from),
             other => bail!("an unknown update: {other:?}"),
         };
         self.put(&text)
@@ -118,10 +127,13 @@ impl Printer {
                 config.profile.name()
             ));
         }
-        if self.json {
+        if self.lines.format == Format::Json {
             let text = lines::of_start(started, config, &self.provider, &self.warnings)?;
             self.put(&text)?;
         } else {
+            if self.lines.format == Format::Csv {
+                self.put(&self.lines.head())?;
+            }
             print_note(&format!("{}: {}", self.provider, lines::note_of_start(started, config)));
             self.warnings.iter().for_each(|warning| print_note(warning));
         }
@@ -130,8 +142,8 @@ impl Printer {
     }
 
     fn put(&mut self, text: &str) -> anyhow::Result<()> {
-        let lines = &mut self.lines;
-        self.bar.suspend(|| lines.print(text)).context("standard output")
+        let out = &mut self.out;
+        self.bar.suspend(|| out.print(text)).context("standard output")
     }
 
     /// Shows how much of the past is left, if that is much.
@@ -182,6 +194,8 @@ impl Printer {
             fields.push(("up to", format!("block {}, {}", grouped(last.number), last.hash)));
         }
         page.fields(fields);
-        Report { page, json, payload: None, exit: Exit::YesAfterLines }
+        // With a table on standard output the page goes to standard error.
+        let payload = (self.lines.format == Format::Csv).then(String::new);
+        Report { page, json, payload, exit: Exit::YesAfterLines }
     }
 }

@@ -1,12 +1,14 @@
 //! What is followed: arguments, the provider's chain and what an earlier process left.
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{Fault, StartError};
 use chainsieve::simd::Backend;
-use chainsieve_provider::{FollowBuilder, FollowError, Provider};
+use chainsieve_provider::{Events, FollowBuilder, FollowError, Provider};
 
 use super::indexed::Indexed;
 use crate::args::UsageError;
@@ -14,6 +16,18 @@ use crate::args::eth::FollowArgs;
 use crate::eth::rpc::in_words_of_the_command;
 use crate::eth::{profile, query};
 use crate::input::named;
+
+/// The events of these files.
+pub(super) fn events(paths: &[PathBuf]) -> anyhow::Result<Option<Events>> {
+    let mut events = None;
+    for path in paths {
+        let text = fs::read_to_string(path).with_context(|| format!("--abi, {}", named(path)))?;
+        let so_far: Events = events.unwrap_or_default();
+        let added = so_far.json_abi(&text).with_context(|| format!("--abi, {}", named(path)))?;
+        events = Some(added);
+    }
+    Ok(events)
+}
 
 /// What is followed, before it begins.
 pub(super) struct Setup {
@@ -45,7 +59,7 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
         .keep(usize::try_from(args.keep).unwrap_or(usize::MAX))
         .poll(Duration::from_secs_f64(args.poll))
         .tries(args.rpc.retries.saturating_mul(2).saturating_add(2));
-    if let Some(path) = &args.state {
+    if let Some(path) = &args.cursor {
         follow = follow.cursor_file(path);
     }
     if let Some(path) = &args.index {
@@ -64,7 +78,7 @@ pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
         FollowError::Start(error) => error,
         FollowError::Fetch(error) => return in_words_of_the_command(error),
         FollowError::Cursor(error) => {
-            return anyhow!("state, {}: {}", named(&error.path), error.cause);
+            return anyhow!("cursor, {}: {}", named(&error.path), error.cause);
         }
         FollowError::Fault { node, fault } => {
             let advice = match *fault {
@@ -85,14 +99,14 @@ pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
             UsageError("toBlock has to be a number or latest: safe and finalized move on").into()
         }
         StartError::OtherChain { cursor, chain } => {
-            anyhow!("--state is of chain {cursor}, the provider's chain id is {chain}: {other}")
+            anyhow!("--cursor is of chain {cursor}, the provider's chain id is {chain}: {other}")
         }
-        StartError::OtherQuery(query) => anyhow!("--state is of the query {query}: {other}"),
+        StartError::OtherQuery(query) => anyhow!("--cursor is of the query {query}: {other}"),
         StartError::OtherSemantics(rules) => {
-            anyhow!("--state is of a query with the rules of {rules:?}: {other}")
+            anyhow!("--cursor is of a query with the rules of {rules:?}: {other}")
         }
         StartError::OtherStart { cursor, from } => {
-            anyhow!("--state begins at block {cursor}, --from is {from}: {other}")
+            anyhow!("--cursor begins at block {cursor}, --from is {from}: {other}")
         }
         other => other.into(),
     }

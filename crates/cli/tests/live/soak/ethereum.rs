@@ -42,7 +42,7 @@ pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {
         "0.1",
         "--retries",
         "20",
-        "--state",
+        "--cursor",
         state.to_str().expect("text"),
         "--json",
     ];

@@ -9,7 +9,7 @@ use super::*;
 
 fn args<'a>(url: &'a str, state: &'a TempFile) -> Vec<&'a str> {
     let mut args = vec!["eth", "follow", "--rpc", url, "--from", "17686111", "--once", "--json"];
-    args.extend(["--retries", "1", "--poll", "0.05", "--state", state.path()]);
+    args.extend(["--retries", "1", "--poll", "0.05", "--cursor", state.path()]);
     args
 }
 
@@ -86,7 +86,7 @@ fn a_file_that_is_cut_off_is_refused() {
         let output = run();
         assert_eq!(output.code, BAD_INPUT, "{end}: {}", output.stdout);
         assert_eq!((output.stdout.as_str(), state.read().as_str()), ("", &whole[..end]));
-        assert!(output.stderr.contains("state, "), "{end}: {}", output.stderr);
+        assert!(output.stderr.contains("cursor, "), "{end}: {}", output.stderr);
     }
     fs::write(&state.0, &whole).expect("written");
     assert_eq!(run().code, YES);
@@ -114,7 +114,7 @@ fn a_start_is_kept_before_anything_is_printed() {
             Sent::Json(replies(&post.body, |method, params| chain.answer(method, params)))
         });
         let url = server.url();
-        let mut args = vec!["eth", "follow", "--rpc", &url, "--json", "--state", state.path()];
+        let mut args = vec!["eth", "follow", "--rpc", &url, "--json", "--cursor", state.path()];
         args.extend(["--retries", "1", "--poll", "0.05", "--query", query.path()]);
         args.extend(["--confirmations", "12"]);
         let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
@@ -153,7 +153,7 @@ fn another_start_than_that_of_the_file_is_refused() {
     assert_eq!(discreet(&args(&url, &state)).code, YES);
     let refused = |query: Value, words: &str| {
         let query = TempFile::new("other-start-query.json", query.to_string());
-        let args = ["eth", "follow", "--rpc", &url, "--once", "--state", state.path(), "--query"];
+        let args = ["eth", "follow", "--rpc", &url, "--once", "--cursor", state.path(), "--query"];
         let output = discreet(&[&args[..], &[query.path()]].concat());
         assert_ne!(output.code, YES, "{}", output.stdout);
         assert!(output.stderr.contains(words), "{}", output.stderr);

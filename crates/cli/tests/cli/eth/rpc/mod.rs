@@ -5,6 +5,7 @@
 
 mod audit;
 mod chain;
+mod decoded;
 mod follow;
 mod honest;
 mod hostile;

@@ -1,0 +1,117 @@
+//! Events against what Solidity's documentation says of them.
+
+use chainsieve::alloy_primitives::{Address, B256, Bytes, Log, address, b256, bytes, keccak256};
+
+use super::*;
+
+const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
+
+fn log(topics: Vec<B256>, data: Bytes) -> Log {
+    Log::new_unchecked(Address::ZERO, topics, data)
+}
+
+fn both() -> Events {
+    Events::new()
+        .signature("event Transfer(address indexed from, address indexed to, uint256 value)")
+        .and_then(|it| {
+            it.signature("event Transfer(address indexed, address indexed, uint256 indexed id);")
+        })
+        .unwrap()
+}
+
+/// EIP-20 and EIP-721 have one first topic, and are told by their number of topics.
+#[test]
+fn two_events_of_one_topic_are_told_apart() {
+    let events = both();
+    assert_eq!(events.len(), 2);
+    let who = |byte| B256::left_padding_from(&[byte; 20]);
+    let amount = B256::with_last_byte(7);
+    let token = log(vec![TRANSFER, who(1), who(2)], amount.to_vec().into());
+    let json = events.decode(&token).unwrap().unwrap().to_json();
+    assert_eq!(json["arguments"]["value"], "7");
+    assert_eq!(json["arguments"]["from"], format!("0x{}", "01".repeat(20)));
+    let item = log(vec![TRANSFER, who(1), who(2), amount], Bytes::new());
+    let json = events.decode(&item).unwrap().unwrap().to_json();
+    assert_eq!(json["arguments"]["id"], "7");
+    assert_eq!(json["arguments"]["0"], format!("0x{}", "01".repeat(20)));
+    let neither = log(vec![TRANSFER, who(1)], amount.to_vec().into());
+    assert!(events.decode(&neither).unwrap_err().to_string().contains("1 indexed"));
+    let short = log(vec![TRANSFER, who(1), who(2)], Bytes::from(vec![0; 31]));
+    assert!(events.decode(&short).is_err());
+    assert_eq!(events.decode(&log(vec![who(3)], Bytes::new())), Ok(None));
+    assert_eq!(events.decode(&log(vec![], Bytes::new())), Ok(None));
+}
+
+/// The example of Solidity's "Contract ABI Specification": `f(uint256,uint32[],bytes10,bytes)` with
+/// `(0x123, [0x456, 0x789], "1234567890", "Hello, world!")`, here as the data of an event.
+#[test]
+fn values_are_those_of_the_specification() {
+    let events = Events::new().signature("event f(uint256 a, uint32[] b, bytes10 c, bytes d)");
+    let events = events.unwrap();
+    let topic = keccak256("f(uint256,uint32[],bytes10,bytes)");
+    let data = bytes!(
+        "0000000000000000000000000000000000000000000000000000000000000123"
+        "0000000000000000000000000000000000000000000000000000000000000080"
+        "3132333435363738393000000000000000000000000000000000000000000000"
+        "00000000000000000000000000000000000000000000000000000000000000e0"
+        "0000000000000000000000000000000000000000000000000000000000000002"
+        "0000000000000000000000000000000000000000000000000000000000000456"
+        "0000000000000000000000000000000000000000000000000000000000000789"
+        "000000000000000000000000000000000000000000000000000000000000000d"
+        "48656c6c6f2c20776f726c642100000000000000000000000000000000000000"
+    );
+    let whole = log(vec![topic], data.clone());
+    let json = events.decode(&whole).unwrap().unwrap().to_json();
+    let arguments = serde_json::json!({
+        "a": "291",
+        "b": ["1110", "1929"],
+        "c": format!("0x{}", hex("1234567890")),
+        "d": format!("0x{}", hex("Hello, world!")),
+    });
+    assert_eq!(json["arguments"], arguments);
+    // Cut off anywhere it is an error or, without what pads the end, the same.
+    for end in 0..data.len() {
+        match events.decode(&log(vec![topic], data.slice(..end))) {
+            Err(_) => {}
+            Ok(decoded) => assert_eq!(decoded.unwrap().to_json()["arguments"], arguments),
+        }
+    }
+}
+
+fn hex(text: &str) -> String {
+    chainsieve::alloy_primitives::hex::encode(text)
+}
+
+/// Of an indexed argument of dynamic size a log has the hash alone.
+#[test]
+fn an_indexed_text_is_its_hash() {
+    let events = Events::new().signature("event Named(string indexed name, bytes32 indexed word)");
+    let events = events.unwrap();
+    let (name, word) = (keccak256("someone"), B256::repeat_byte(5));
+    let topics = vec![keccak256("Named(string,bytes32)"), name, word];
+    let json = events.decode(&log(topics, Bytes::new())).unwrap().unwrap().to_json();
+    let expected = serde_json::json!({ "name": { "keccak256": name }, "word": word });
+    assert_eq!(json["arguments"], expected);
+}
+
+#[test]
+fn what_names_no_event_is_refused() {
+    let of = |text: &str| Events::new().signature(text);
+    assert!(matches!(of("Transfer"), Err(EventsError::Signature(_))));
+    assert!(matches!(of("event A() anonymous"), Err(EventsError::Anonymous(_))));
+    let deep = format!("event A({}uint256{} a)", "(".repeat(100_000), ")".repeat(100_000));
+    assert!(matches!(of(&deep), Err(EventsError::TooDeep(_))));
+    let deep = format!("event A(uint256{} a)", "[]".repeat(33));
+    assert!(matches!(of(&deep), Err(EventsError::TooDeep(_))));
+    assert!(of(&format!("event A(uint256{} a)", "[]".repeat(30))).is_ok());
+    let abi = |text: &str| Events::new().json_abi(text);
+    assert!(matches!(abi("[]"), Err(EventsError::Empty)));
+    assert!(matches!(abi("{}"), Err(EventsError::Abi(_))));
+    assert_eq!(abi(&" ".repeat(MAX_ABI + 1)).err(), Some(EventsError::TooLong(MAX_ABI + 1)));
+    let usdt = address!("dac17f958d2ee523a2206206994597c13d831ec7");
+    let query = both().query().address(usdt);
+    assert!(query.matches(
+        &Log::new_unchecked(usdt, vec![TRANSFER], Bytes::new()),
+        chainsieve::eth::log_query::Semantics::Geth
+    ));
+}
