@@ -8,6 +8,10 @@ mod lies;
 
 use std::process::Command;
 
+pub(crate) use audit::shapes_of;
+pub(crate) use evidence::LIES as RECEIPT_LIES;
+pub(crate) use lies::{LIES, targets};
+
 use chainsieve::alloy_primitives::{Address, B256};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};

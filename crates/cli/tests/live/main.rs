@@ -12,12 +12,14 @@ mod bitcoin_proxy;
 mod client_library;
 mod command;
 mod ethereum;
+mod evm_nodes;
 mod follow;
 mod harness;
 mod http_rpc;
 mod index_rpc;
 mod liars;
 mod peers;
+mod provider_library;
 mod regtest;
 #[expect(dead_code, reason = "other tests use the rest")]
 #[path = "../../../../tests/support/rng.rs"]
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     tests.extend(client_library::tests());
     tests.extend(follow::tests());
     tests.extend(index_rpc::tests());
+    tests.extend(provider_library::tests());
     tests.extend(soak::tests());
     tests.extend(through_liars::tests());
     tests.extend(watch_served::tests());

@@ -15,6 +15,10 @@ pub(crate) enum Need {
     Bcoin,
     /// anvil.
     Anvil,
+    /// hardhat, and the Node.js that runs it.
+    Hardhat,
+    /// ganache, and the Node.js that runs it.
+    Ganache,
 }
 
 /// Reasons, each with the tests that are not run for it: [`say_what_is_missing`].
@@ -30,14 +34,29 @@ fn folder() -> PathBuf {
 
 /// bcoin's program, to be run by `node`.
 pub(crate) fn bcoin() -> Result<PathBuf, String> {
-    static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
+    of_node_js("bcoin", "bin/node")
+}
+
+/// hardhat's program, to be run by `node`.
+pub(crate) fn hardhat() -> Result<PathBuf, String> {
+    of_node_js("hardhat", "internal/cli/bootstrap.js")
+}
+
+/// ganache's program, to be run by `node`.
+pub(crate) fn ganache() -> Result<PathBuf, String> {
+    of_node_js("ganache", "dist/node/cli.js")
+}
+
+/// A program of a package that Node.js runs.
+fn of_node_js(package: &str, program: &str) -> Result<PathBuf, String> {
+    static FOUND: LazyLock<bool> = LazyLock::new(|| {
         let node = Command::new("node").arg("--version").stdout(Stdio::null()).status();
-        if !node.is_ok_and(|status| status.success()) {
-            return Err("Node.js was not found on the PATH".into());
-        }
-        installed("bcoin").map(|package| package.join("bin/node"))
+        node.is_ok_and(|status| status.success())
     });
-    FOUND.clone()
+    if !*FOUND {
+        return Err("Node.js was not found on the PATH".into());
+    }
+    Ok(installed(package)?.join(program))
 }
 
 /// anvil's program.
@@ -81,6 +100,8 @@ pub(crate) fn missing(test: &'static str, needs: &[Need]) -> Option<String> {
     let why = needs.iter().find_map(|need| match need {
         Need::Bcoin => bcoin().err(),
         Need::Anvil => anvil().err(),
+        Need::Hardhat => hardhat().err(),
+        Need::Ganache => ganache().err(),
     })?;
     let mut missing = MISSING.lock().expect("no panic holds it");
     missing.entry(why.clone()).or_default().push(test);

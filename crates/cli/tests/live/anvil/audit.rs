@@ -56,7 +56,12 @@ pub(super) fn verify(
 
 /// A chain with blocks of every shape.
 pub(super) fn shapes(scene: &Scene, seed: u64) -> (Anvil, Chain) {
-    let node = Anvil::start(scene, &[]);
+    shapes_of(scene, seed, &[])
+}
+
+/// The same of a node that is started with these options.
+pub(crate) fn shapes_of(scene: &Scene, seed: u64, options: &[&str]) -> (Anvil, Chain) {
+    let node = Anvil::start(scene, options);
     let mut chain = Chain::begin(&node, seed);
     for step in STEPS {
         chain.mine(&node, step);

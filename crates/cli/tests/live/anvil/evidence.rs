@@ -22,13 +22,13 @@ pub(super) fn tests() -> Vec<Trial> {
 }
 
 /// What is said instead of a block's receipts.
-type Lie = fn(receipts: &mut Vec<Value>);
+pub(crate) type Lie = fn(receipts: &mut Vec<Value>);
 
 /// The one that takes two.
 const OF_OTHERS: &str = "two in each other's place";
 
 /// Each changes what the root of receipts commits to.
-const LIES: [(&str, Lie); 14] = [
+pub(crate) const LIES: [(&str, Lie); 14] = [
     ("a log left out", |receipts| drop(logs_of(receipts).remove(0))),
     ("a log invented", |receipts| {
         let log = logs_of(receipts)[0].clone();

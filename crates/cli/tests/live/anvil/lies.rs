@@ -23,13 +23,13 @@ pub(super) fn tests() -> Vec<Trial> {
 }
 
 /// What an answer that held `log` says instead.
-type Lie = fn(logs: &mut Vec<Value>, log: &Value);
+pub(crate) type Lie = fn(logs: &mut Vec<Value>, log: &Value);
 
 /// The one by which a log comes twice, the second time as if it were another.
 const TWIN: &str = "one more of the same words";
 
 /// Lies about one log of an answer, each with the kinds of what is found.
-const LIES: [(&str, Lie, &[&str]); 17] = [
+pub(crate) const LIES: [(&str, Lie, &[&str]); 17] = [
     ("left out", |logs, log| logs.retain(|other| other != log), &["omitted_log"]),
     (
         "its block left out",
@@ -153,7 +153,7 @@ fn liar(node: &Anvil, lie: Lie, log: Value) -> Proxy {
 }
 
 /// Logs that stand at different places of an answer and of their blocks.
-fn targets(logs: &[Value]) -> Vec<Value> {
+pub(crate) fn targets(logs: &[Value]) -> Vec<Value> {
     let crowd =
         logs.iter().max_by_key(|log| number(&log["logIndex"])).expect("logs")["blockHash"].clone();
     let crowd: Vec<_> = logs.iter().filter(|log| log["blockHash"] == crowd).collect();

@@ -1,0 +1,24 @@
+//! All transfers of a token in some blocks, proven to be all, from a node that nobody trusts.
+//!
+//! cargo run -p chainsieve-provider --features abi --example verified_scanner -- URL TOKEN FROM TO
+
+use chainsieve_provider::{Events, Provider};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [url, token, from, to] = &arguments[..] else { return Err("URL TOKEN FROM TO".into()) };
+    println!("{}", transfers(url, token, from.parse()?, to.parse()?)?.join("\n"));
+    Ok(())
+}
+
+/// Each transfer as JSON.
+pub fn transfers(url: &str, token: &str, from: u64, to: u64) -> Result<Vec<String>> {
+    let transfer = "event Transfer(address indexed from, address indexed to, uint256 value)";
+    let events = Events::new().signature(transfer)?;
+    let query = events.query().address(token.parse()?).from_block(from).to_block(to);
+    let proven = Provider::new(url)?.logs(&query)?;
+    let decoded = proven.logs.iter().filter_map(|log| events.decode(&log.log).ok().flatten());
+    Ok(decoded.map(|event| event.to_json().to_string()).collect())
+}
