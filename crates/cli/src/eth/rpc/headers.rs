@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::Context as _;
 use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::eth::files::MAX_HEADER;
 use chainsieve::eth::header::HeaderBuf;
 use chainsieve::eth::log_query::BlockTag;
 use serde_json::json;
@@ -12,7 +13,6 @@ use super::calls::Call;
 use super::error::RpcError;
 use super::in_order::in_order;
 use super::{Provider, named, tag_json};
-use crate::eth::headers::MAX_HEADER;
 use crate::output::grouped;
 
 /// What came of each of several headers; none of what the provider does not have.
