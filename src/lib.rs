@@ -8,6 +8,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`eth`] | logs of Ethereum: queries, scans over headers, receipts, audits that prove an answer complete, certificates |
+//! | `eth::files` | headers, bodies and receipts in files: era1 and ere archives, RLP, JSON, hex (feature `std`, archives `era`) |
 //! | `eth::index` | the filters of a whole chain on disk, asked in milliseconds (feature `std`) |
 //! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks, their proof; the wallet's side and the node's |
 //! | [`btc::bip158`] | compact block filters: built, matched, scanned, audited |
@@ -28,6 +29,7 @@
 //! - `btc` (default): everything under [`btc`].
 //! - `eth` (default): everything under [`eth`].
 //! - `filter` (default): everything under [`filter`].
+//! - `era`: era1 and ere archives, in `eth::files`.
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
 //! - `alloy-rpc`: queries from the filters of `alloy-rpc-types-eth`, whose major versions are not
 //!   this crate's.

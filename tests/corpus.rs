@@ -21,6 +21,8 @@ mod corpus_index;
 mod entry_points;
 #[path = "support/eth_corpus.rs"]
 mod eth_corpus;
+#[path = "corpus/eth_files.rs"]
+mod eth_files;
 #[path = "support/eth_header_checks.rs"]
 mod eth_header_checks;
 #[path = "corpus/eth_headers.rs"]

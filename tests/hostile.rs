@@ -10,6 +10,8 @@ mod bip158;
 mod btc_header_chain;
 #[path = "hostile/eth_certificates.rs"]
 mod eth_certificates;
+#[path = "hostile/eth_files.rs"]
+mod eth_files;
 #[path = "support/eth_fixtures.rs"]
 #[expect(dead_code, reason = "bytes are what is damaged")]
 mod eth_fixtures;
@@ -27,6 +29,8 @@ mod fixtures;
 mod gcs_reading;
 #[path = "hostile/gcs_streams.rs"]
 mod gcs_streams;
+#[path = "support/header_files.rs"]
+mod header_files;
 #[path = "hostile/index_files.rs"]
 mod index_files;
 #[path = "support/linked_headers.rs"]

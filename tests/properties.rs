@@ -2,6 +2,11 @@
 
 #[path = "properties/eth_bloom_laws.rs"]
 mod eth_bloom_laws;
+#[path = "properties/eth_files.rs"]
+mod eth_files;
+#[path = "support/eth_fixtures.rs"]
+#[expect(dead_code, reason = "only headers are written to files")]
+mod eth_fixtures;
 #[path = "properties/eth_index.rs"]
 mod eth_index;
 #[path = "properties/filter_laws.rs"]
@@ -14,6 +19,8 @@ mod gcs_laws;
 mod gcs_statistics;
 #[path = "properties/header_chain.rs"]
 mod header_chain;
+#[path = "support/header_files.rs"]
+mod header_files;
 #[path = "properties/index_crashes.rs"]
 mod index_crashes;
 #[path = "properties/index_failures.rs"]

@@ -196,7 +196,12 @@ pub(crate) fn fixed_bytes<const N: usize>(
 
 /// Bytes of any number, with their prefix.
 pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, ValueProblem> {
-    let (digits, offset) = digits(text, Prefix::Required)?;
+    bytes_with(text, Prefix::Required)
+}
+
+/// Bytes of any number.
+pub(crate) fn bytes_with(text: &str, prefix: Prefix) -> Result<Vec<u8>, ValueProblem> {
+    let (digits, offset) = digits(text, prefix)?;
     all_hex(digits, offset)?;
     alloy_primitives::hex::decode(digits)
         .map_err(|_| ValueProblem::OddDigits { digits: digits.len() })

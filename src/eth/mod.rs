@@ -9,6 +9,7 @@
 //! | [`bloom`] | the 2048-bit filter: positions of a value, accrual, an answer in three states |
 //! | [`log_query`] | filters of `eth_getLogs`: read, compiled to bit positions, matched exactly |
 //! | [`header`] | headers as received: a view over RLP, and chains linked by parent hash |
+//! | `files` | headers, bodies and receipts in files: era1 and ere archives, RLP, JSON, hex (feature `std`, archives `era`) |
 //! | [`scan`] | queries over many headers, and many watches over one |
 //! | [`fill`] | how full filters are, and the rate of false "maybe" that follows |
 //! | [`forecast`] | what a query will cost, from headers alone |
@@ -26,6 +27,8 @@ pub mod audit;
 pub mod bloom;
 pub mod certificate;
 pub mod chain_profile;
+#[cfg(feature = "std")]
+pub mod files;
 pub mod fill;
 pub mod follow;
 pub mod forecast;

@@ -14,7 +14,7 @@ fn main() -> Result<()> {
 }
 
 /// Each transfer as JSON.
-pub fn transfers(url: &str, token: &str, from: u64, to: u64) -> Result<Vec<String>> {
+pub(crate) fn transfers(url: &str, token: &str, from: u64, to: u64) -> Result<Vec<String>> {
     let transfer = "event Transfer(address indexed from, address indexed to, uint256 value)";
     let events = Events::new().signature(transfer)?;
     let query = events.query().address(token.parse()?).from_block(from).to_block(to);

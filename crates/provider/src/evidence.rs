@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Action, Audit, Event};
+use chainsieve::eth::audit::{Action, Audit, Event, Undecidable, Verdict};
 use chainsieve::eth::forecast;
 use chainsieve::eth::header::{BlockRef, HeaderChain};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -33,6 +33,9 @@ pub struct Fetched {
     /// A node could not be reached, and some receipts are missing.
     pub unreachable: Option<FetchError>,
     is_kept: bool,
+    /// Blocks of which a node gave receipts without the state roots that they are hashed with before
+    /// Byzantium: another node may have them.
+    without_roots: BTreeMap<u64, B256>,
     /// Warnings that are not listed.
     unlisted: u64,
 }
@@ -65,7 +68,9 @@ pub(crate) fn fetch(
     }
     let mut fetched = Fetched { from: vec![0; nodes.len()], is_kept, ..Fetched::default() };
     for node in nodes.iter().enumerate() {
-        let blocks = refs(wanted(audits));
+        let mut blocks = wanted(audits);
+        blocks.extend(&fetched.without_roots);
+        let blocks = refs(blocks);
         if blocks.is_empty() {
             break;
         }
@@ -86,7 +91,9 @@ pub(crate) fn fetch(
 /// Asks once more for what no node gave, by each method that a node serves: a node may have a fault
 /// in one of them.
 fn ask_again(audits: &mut [Audit<'_>], nodes: &[Node], fetched: &mut Fetched) {
-    for block in refs(wanted(audits)).into_iter().take(MAX_AGAIN) {
+    let mut blocks = wanted(audits);
+    blocks.extend(&fetched.without_roots);
+    for block in refs(blocks).into_iter().take(MAX_AGAIN) {
         for (index, node) in nodes.iter().enumerate() {
             let mut settled = false;
             node.receipts_by_each_method(block, |method, receipts| {
@@ -183,14 +190,18 @@ impl Fetched {
             self.warn(from, block, "it has none".into());
             return false;
         };
-        let mut settled = false;
+        let (mut settled, mut lacks_roots) = (false, false);
         let mut rejected = None;
         for audit in audits {
             let event = Event::Receipts { block_hash: block.hash, receipts: &receipts };
             for action in audit.handle(event) {
                 match action {
                     Action::Rejected { why, .. } => rejected = Some(why),
-                    Action::Settled { .. } => settled = true,
+                    Action::Settled { verdict, .. } => {
+                        let why = Verdict::Undecidable(Undecidable::PostStateMissing);
+                        settled |= verdict != why;
+                        lacks_roots |= verdict == why;
+                    }
                     _ => {}
                 }
             }
@@ -198,7 +209,11 @@ impl Fetched {
         if let Some(why) = rejected {
             self.warn(from, block, why.to_string());
         }
+        if lacks_roots {
+            self.without_roots.insert(block.number, block.hash);
+        }
         if settled {
+            self.without_roots.remove(&block.number);
             self.from[from.index] += 1;
             if self.is_kept {
                 self.kept.push((block.hash, receipts));

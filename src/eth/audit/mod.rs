@@ -360,7 +360,7 @@ impl<'a> Audit<'a> {
         };
         match verified {
             Ok(verified) => {
-                self.compare(&block, &verified);
+                self.compare(&block, &verified, receipts);
                 self.settled(block.number)
             }
             // Where every receipt has a status, nothing is missing that another source lacks too.
@@ -375,7 +375,12 @@ impl<'a> Audit<'a> {
         }
     }
 
-    fn compare(&mut self, block: &ChainBlock<'_>, verified: &VerifiedReceipts<'_>) {
+    fn compare(
+        &mut self,
+        block: &ChainBlock<'_>,
+        verified: &VerifiedReceipts<'_>,
+        receipts: &BlockReceipts,
+    ) {
         let grounds = Grounds::of_block(block.number, self.anchored_to);
         let stretch = self.question.profile.at(block.number);
         if let Some(kind) = compare::contradiction(block, stretch, verified) {
@@ -389,7 +394,13 @@ impl<'a> Audit<'a> {
         let comparison =
             compare::Comparison::new(&self.question, block, stretch.receipts, verified);
         match &mut self.collected {
-            Some(collected) => collected.extend(comparison.wanted()),
+            Some(collected) => collected.extend(comparison.wanted().map(|mut log| {
+                // Receipts don't hold it: it is their sender's word.
+                let place = usize::try_from(log.transaction_index).unwrap_or(usize::MAX);
+                let claims = receipts.claims().get(place);
+                log.transaction_hash = claims.and_then(|claims| claims.transaction_hash);
+                log
+            })),
             None => comparison.run(&mut self.answer, grounds, &mut self.findings),
         }
     }

@@ -2,10 +2,11 @@
 
 use chainsieve::alloy_primitives::{B256, U256};
 use chainsieve::eth::bloom::estimated_values;
+use chainsieve::eth::files::Position;
 use chainsieve::eth::header::{HeaderLayout, HeaderView};
 use serde_json::{Value, json};
 
-use super::headers::{Headers, Place};
+use super::headers::Headers;
 use crate::args::eth::HeaderArgs;
 use crate::calendar::Utc;
 use crate::input::Reader;
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &HeaderArgs) -> anyhow::Result<Report> {
     let mut linked = true;
     while let Some(batch) = headers.next_batch()? {
         for header in batch.headers() {
-            let (place, header) = header?;
+            let (position, header) = header?;
             let hash = header.hash();
             linked &= last.is_none_or(|(parent, number)| {
                 parent == header.parent_hash() && number.checked_add(1) == Some(header.number())
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &HeaderArgs) -> anyhow::Result<Report> {
                 single = page(&header, hash);
             }
             rows.push(row(&header, hash));
-            all.push(json(&batch.source, place, &header, hash));
+            all.push(json(&batch.source, position, &header, hash));
         }
     }
     let count = all.len();
@@ -162,11 +163,11 @@ fn extra_data(bytes: &[u8]) -> String {
     }
 }
 
-fn json(source: &str, place: Place, header: &HeaderView<'_>, hash: B256) -> Value {
+fn json(source: &str, position: Position, header: &HeaderView<'_>, hash: B256) -> Value {
     let text = |hash: B256| hash.to_string();
-    let place = match place {
-        Place::Byte(at) => json!({ "byte": at }),
-        Place::Line(line) => json!({ "line": line }),
+    let place = match position {
+        Position::Byte(at) => json!({ "byte": at }),
+        Position::Line(line) | Position::Column { line, .. } => json!({ "line": line }),
     };
     let bloom = header.logs_bloom();
     let ones = bloom.count_ones();

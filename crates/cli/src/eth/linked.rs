@@ -2,7 +2,6 @@
 
 use anyhow::Context as _;
 use chainsieve::eth::header::HeaderChain;
-use chainsieve::simd::Backend;
 use rayon::prelude::*;
 
 use super::headers::{Batch, Headers};
@@ -28,7 +27,6 @@ pub(crate) fn for_each<R: Send>(
 ) -> anyhow::Result<()> {
     let threads = args.threads.map_or(0, usize::from);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("threads")?;
-    let backend = Backend::best();
     let mut headers = Headers::new(&args.headers, args.format);
     // An empty chain that goes on where the last batch ended.
     let mut last: Option<HeaderChain> = None;
@@ -49,14 +47,14 @@ pub(crate) fn for_each<R: Send>(
         }
         let link = |batch: &Batch| {
             let mut chain = HeaderChain::new();
-            let linked = batch.link(&mut chain, backend);
+            let linked = batch.link(&mut chain);
             let found = linked.is_ok().then(|| work(&chain));
             (chain, linked, found)
         };
         let linked: Vec<_> = pool.install(|| batches.par_iter().map(link).collect());
         for (batch, (chain, linked, found)) in batches.iter().zip(linked) {
             if let Some(mut last) = last.take() {
-                batch.link_first(&mut last, backend)?;
+                batch.link_first(&mut last)?;
             }
             linked?;
             if let Some(found) = found {

@@ -1,12 +1,12 @@
 //! The logs that a provider answered.
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
+use chainsieve::eth::files::{JsonValue, JsonValues};
 use chainsieve::eth::log::{LocatedLog, LogJsonError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::json_values::{JsonValue, JsonValues, in_text};
 use crate::source::Source;
 
 /// A reply of many logs is one value.
@@ -18,9 +18,9 @@ pub(crate) fn read(arguments: &[String]) -> anyhow::Result<Vec<LocatedLog>> {
     for argument in arguments {
         let source = Source::open(argument, "logs")?;
         let name = format!("logs, {}", source.name());
-        let mut values = JsonValues::new(source, MAX_VALUE);
+        let mut values = JsonValues::new(source.into_input(), MAX_VALUE);
         let mut index = 0;
-        while let Some(value) = values.next().with_context(|| name.clone())? {
+        while let Some(value) = values.next_value().with_context(|| name.clone())? {
             let place = || format!("{name}, line {}", value.line);
             read_value(&value, index, &mut logs).with_context(place)?;
             index += 1;
@@ -47,7 +47,11 @@ fn read_value(value: &JsonValue, index: usize, logs: &mut Vec<LocatedLog>) -> an
     }
     let reply: Option<Reply<'_>> =
         text.starts_with('{').then(|| serde_json::from_str(text)).transpose().map_err(
-            |error: serde_json::Error| anyhow::anyhow!(in_text(&error.to_string(), value)),
+            |error: serde_json::Error| {
+                let message = error.to_string();
+                let (position, what) = value.locate(&message);
+                anyhow!("{position}: {what}")
+            },
         )?;
     let Some(reply) = reply else { bail!("a log is an object, not {text:.40}") };
     if let Some(error) = reply.error {

@@ -1,6 +1,5 @@
 //! The `eth` commands.
 
-pub(crate) mod archive;
 pub(crate) mod audit;
 pub(crate) mod certificate;
 pub(crate) mod chart;
@@ -9,7 +8,6 @@ pub(crate) mod forecast;
 pub(crate) mod header;
 pub(crate) mod headers;
 pub(crate) mod index;
-pub(crate) mod json_values;
 pub(crate) mod linked;
 pub(crate) mod logs;
 pub(crate) mod profile;

@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::files::{BlockEntries, EntryKind, FileFormat, JsonValue, JsonValues};
 use chainsieve::eth::receipts::BlockReceipts;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::archive::BlockRecords;
-use super::headers::Kind;
-use super::json_values::{JsonValue, JsonValues, in_text};
 use crate::input::{decode_hex, named};
 use crate::output::grouped;
 use crate::source::Source;
@@ -95,18 +93,12 @@ fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
             Some("-") => Source::open("-", "receipts")?,
             _ => Source::file(path)?,
         };
-        let start = source.peek()?;
-        let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
-        match text.first() {
-            None => bail!("nothing in it"),
-            Some(_) if start.starts_with(b"e2\0") => archive(source, &name, receiver),
-            Some(b'[' | b'{' | b'"') => json(source, &name, receiver),
-            Some(byte) if byte.is_ascii_hexdigit() => hex_lines(source, &name, receiver),
-            Some(0xc0..) => rlp(source, &name, receiver),
-            Some(byte) => bail!(
-                "it starts with byte 0x{byte:02x}, as neither RLP, JSON, hex nor an era1 or ere \
-                 archive does"
-            ),
+        match source.format()? {
+            FileFormat::Era => archive(source, &name, receiver),
+            FileFormat::Json => json(source, &name, receiver),
+            FileFormat::Hex => hex_lines(source, &name, receiver),
+            FileFormat::Rlp => rlp(source, &name, receiver),
+            format => bail!("receipts in the format {format} are not read"),
         }
     };
     read().with_context(|| format!("receipts, {name}"))
@@ -114,20 +106,18 @@ fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
 
 /// Receipts by the position of their block in an archive.
 fn archive(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
-    let kinds = &[Kind::Receipts, Kind::SlimReceipts];
-    let mut records = BlockRecords::new(source, kinds, MAX_RLP);
-    while let Some((number, entry)) = records.next()? {
+    let mut entries = BlockEntries::receipts(source.into_input());
+    while let Some((number, entry)) = entries.next_entry()? {
         let whose = Whose::Number(number);
         if !receiver.wants(whose) {
-            records.skip(entry)?;
             continue;
         }
-        let rlp = records.read(entry)?;
-        let read = match entry.kind {
-            Kind::SlimReceipts => BlockReceipts::from_slim_list(&rlp),
+        let (kind, place) = (entry.kind(), format!("byte {}", grouped(entry.offset())));
+        let rlp = entry.decompress(MAX_RLP)?;
+        let read = match kind {
+            EntryKind::SlimReceipts => BlockReceipts::from_slim_list(&rlp),
             _ => BlockReceipts::from_rlp_list(&rlp),
         };
-        let place = format!("byte {}", grouped(entry.at));
         let read = read.with_context(|| place.clone())?;
         receiver.take(whose, format!("{name}, {place}"), &read);
     }
@@ -223,11 +213,14 @@ struct Group {
 }
 
 fn json(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
-    let mut values = JsonValues::new(source, MAX_JSON);
+    let mut values = JsonValues::new(source.into_input(), MAX_JSON);
     let mut group = Group::default();
-    while let Some(value) = values.next()? {
-        value_of_json(&value, name, &mut group, receiver)
-            .map_err(|error| anyhow!(in_text(&format!("{error:#}"), &value)))?;
+    while let Some(value) = values.next_value()? {
+        value_of_json(&value, name, &mut group, receiver).map_err(|error| {
+            let message = format!("{error:#}");
+            let (position, what) = value.locate(&message);
+            anyhow!("{position}: {what}")
+        })?;
     }
     group.end(name, receiver)
 }

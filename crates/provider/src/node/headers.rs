@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::eth::files::MAX_HEADER;
 use chainsieve::eth::header::HeaderBuf;
 use chainsieve::eth::log_query::BlockTag;
 use serde_json::json;
@@ -16,8 +17,6 @@ use crate::in_order::in_order;
 type Answers = Vec<Result<Option<HeaderBuf>, RpcError>>;
 
 const RAW: &str = "debug_getRawHeader";
-/// More bytes than any header has: extra data has 32 bytes on mainnet, some hundreds elsewhere.
-const MAX_HEADER: usize = 64 << 10;
 
 impl Node {
     /// The header of this number; `None` above the node's head.
@@ -200,7 +199,7 @@ fn raw(result: &str, number: u64) -> Result<Option<HeaderBuf>, RpcError> {
         return Ok(None);
     }
     let wrong = |error: String| RpcError::Malformed(format!("block {number}: {error}"));
-    if result.len() > 2 * MAX_HEADER {
+    if result.len() as u64 > 2 * MAX_HEADER {
         return Err(wrong(format!("a header of {} digits", result.len())));
     }
     let rlp: Bytes = serde_json::from_str(result).map_err(|error| wrong(error.to_string()))?;

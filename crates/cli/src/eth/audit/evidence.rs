@@ -5,13 +5,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use chainsieve::alloy_primitives::{B256, Bytes};
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Action, Audit, Event, Question};
+use chainsieve::eth::files::{BlockEntries, FileFormat, body_transactions};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 
-use crate::eth::archive::BlockRecords;
-use crate::eth::headers::Kind;
 use crate::eth::receipts::{self, Receiver, Whose};
 use crate::input::named;
 use crate::output::grouped;
@@ -184,18 +183,15 @@ impl<'a, 'b> Feed<'a, 'b> {
     }
 
     fn bodies(&mut self, mut source: Source) -> anyhow::Result<()> {
-        if !source.peek()?.starts_with(b"e2\0") {
+        if source.format()? != FileFormat::Era {
             bail!("neither an era1 nor an ere archive");
         }
-        let mut bodies = BlockRecords::new(source, &[Kind::Body], MAX_BODY);
-        while let Some((number, entry)) = bodies.next()? {
-            let Some(&block_hash) = self.answered.get(&number) else {
-                bodies.skip(entry)?;
-                continue;
-            };
-            let body = bodies.read(entry)?;
-            let place = || format!("byte {}", grouped(entry.at));
-            let encodings = transactions(&body).with_context(place)?;
+        let mut bodies = BlockEntries::bodies(source.into_input());
+        while let Some((number, entry)) = bodies.next_entry()? {
+            let Some(&block_hash) = self.answered.get(&number) else { continue };
+            let place = format!("byte {}", grouped(entry.offset()));
+            let body = entry.decompress(MAX_BODY)?;
+            let encodings = body_transactions(&body).context(place)?;
             let actions =
                 self.audit.handle(Event::Transactions { block_hash, encodings: &encodings });
             self.note(&actions, &format!("transactions of block {number}"));
@@ -248,23 +244,4 @@ fn root(receipts: &BlockReceipts) -> Option<B256> {
         ) => Some(computed),
         _ => None,
     }
-}
-
-/// The transactions of a body, `[[transaction, …], ommers, …]`, as they are in their trie.
-fn transactions(body: &[u8]) -> anyhow::Result<Vec<Bytes>> {
-    let mut body = body;
-    let mut fields = alloy_rlp::Header::decode_bytes(&mut body, true)?;
-    let mut list = alloy_rlp::Header::decode_bytes(&mut fields, true)?;
-    let mut transactions = Vec::new();
-    while !list.is_empty() {
-        let item = list;
-        let header = alloy_rlp::Header::decode(&mut list)?;
-        let (payload, behind) =
-            list.split_at_checked(header.payload_length).context("a transaction is cut off")?;
-        // A legacy one is a list, of the others the string's content counts.
-        let encoding = if header.list { &item[..item.len() - behind.len()] } else { payload };
-        transactions.push(Bytes::copy_from_slice(encoding));
-        list = behind;
-    }
-    Ok(transactions)
 }

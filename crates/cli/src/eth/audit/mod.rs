@@ -16,7 +16,6 @@ use chainsieve::eth::certificate::{Certificate, IssueError};
 use chainsieve::eth::header::{HeaderChain, HeaderView};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve::simd::Backend;
 
 use evidence::Feed;
 pub(crate) use evidence::{Kept, Missing};
@@ -157,7 +156,7 @@ pub(crate) fn read_chain(
     let mut rlp = Vec::new();
     while let Some(mut batch) = headers.next_batch()? {
         batch.keep(from, None);
-        batch.link(&mut chain, Backend::best())?;
+        batch.link(&mut chain)?;
         if keep {
             for header in batch.headers() {
                 rlp.push(header?.1.rlp().to_vec());

@@ -264,7 +264,7 @@ fn logs_in_every_form_and_what_is_wrong_with_them() {
     bad["topics"][1] = json!("0x12");
     refused(&format!("{}\n{bad}\n", logs[0]), &["line 2", "log 1", "topics[1]"]);
     refused(&write::reply(&json!([logs[0], bad])).to_string(), &["line 1", "log 1", "topics[1]"]);
-    refused(&lines[..lines.len() - 20], &["line 7", "ends inside of a value"]);
+    refused(&lines[..lines.len() - 20], &["line 7", "ends inside a JSON value"]);
     refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}", &["no result"]);
     refused("7", &["a log is an object"]);
 }

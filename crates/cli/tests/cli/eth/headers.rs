@@ -128,8 +128,8 @@ fn mistakes_in_headers_name_file_line_and_field() {
     short[3] = 0x9f; // the parent hash with a byte less
     refused("short.rlp", &short, &["byte 0", "parentHash has 31 bytes"]);
     let hex = format!("{}\n{}zz\n", hex0x(&block.header), hex0x(&block.header));
-    refused("line.hex", hex.as_bytes(), &["line 2", "not hex: 'z'"]);
-    refused("empty.rlp", b"", &["nothing in it"]);
+    refused("line.hex", hex.as_bytes(), &["line 2", "character 'z'", "is not a hex digit"]);
+    refused("empty.rlp", b"", &["the input is empty"]);
     refused("text.txt", b"what is this", &["neither RLP"]);
     refused("nothing.json", b"[]", &["no headers"]);
     fails(&["eth", "header", "/no/such/file"], b"", BAD_INPUT, &["/no/such/file", "no such file"]);

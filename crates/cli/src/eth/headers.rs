@@ -1,0 +1,144 @@
+//! Headers of the sources that the arguments name, in batches.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use anyhow::{Context as _, anyhow, bail};
+use chainsieve::eth::files::{
+    FileError, FileFormat, FileProblem, HeaderBatch, HeaderReader, Position,
+};
+use chainsieve::eth::header::{ChainError, HeaderChain, HeaderView};
+
+use crate::args::eth::HeaderFormat;
+use crate::progress::Progress;
+use crate::source::{Bytes, Source};
+
+/// Headers of one source, in its order.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) source: String,
+    headers: HeaderBatch,
+}
+
+impl Batch {
+    /// The headers, each with its position in the source.
+    pub(crate) fn headers(
+        &self,
+    ) -> impl Iterator<Item = anyhow::Result<(Position, HeaderView<'_>)>> {
+        self.headers.headers().map(|header| header.with_context(|| named(&self.source)))
+    }
+
+    /// Links the headers to a chain.
+    pub(crate) fn link(&self, chain: &mut HeaderChain) -> anyhow::Result<()> {
+        self.headers.link(chain).map_err(|error| self.not_linked(error))
+    }
+
+    /// Links the first header alone.
+    pub(crate) fn link_first(&self, chain: &mut HeaderChain) -> anyhow::Result<()> {
+        self.headers.link_first(chain).map_err(|error| self.not_linked(error))
+    }
+
+    fn not_linked(&self, error: FileError) -> anyhow::Error {
+        let error = match error.problem {
+            // Its parent is right, and has a child already.
+            FileProblem::Chain(ChainError::Parent { number, expected, found })
+                if expected == found =>
+            {
+                anyhow!(
+                    "{}: another block {number}, where the next one belongs: give one chain's \
+                     headers",
+                    error.position
+                )
+            }
+            _ => anyhow!(error),
+        };
+        error.context(named(&self.source))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.headers.is_empty()
+    }
+
+    /// Drops headers before `from` and after `to` at the two ends.
+    pub(crate) fn keep(&mut self, from: Option<u64>, to: Option<u64>) {
+        let bound = |number: Option<u64>| number.map_or(Bound::Unbounded, Bound::Included);
+        self.headers.trim((bound(from), bound(to)));
+    }
+}
+
+/// Reads the headers of several sources one after the other.
+pub(crate) struct Headers<'a> {
+    arguments: VecDeque<&'a str>,
+    format: HeaderFormat,
+    open: Option<Open>,
+    progress: Progress,
+    /// Bytes of the sources that were read to their end.
+    done: u64,
+}
+
+/// The source that is being read.
+struct Open {
+    name: String,
+    headers: HeaderReader<Bytes>,
+    /// Whether it has given a header.
+    given: bool,
+}
+
+impl<'a> Headers<'a> {
+    pub(crate) fn new(arguments: &'a [String], format: HeaderFormat) -> Self {
+        let arguments: VecDeque<_> = arguments.iter().map(String::as_str).collect();
+        let progress = Progress::over_files(arguments.iter().copied());
+        Self { arguments, format, open: None, progress, done: 0 }
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// The next batch, of at least one header; none after the last.
+    pub(crate) fn next_batch(&mut self) -> anyhow::Result<Option<Batch>> {
+        loop {
+            let mut open = match self.open.take() {
+                Some(open) => open,
+                None => match self.arguments.pop_front() {
+                    None => return Ok(None),
+                    Some(argument) => Open::new(argument, self.format)?,
+                },
+            };
+            let batch = open.headers.next_batch().with_context(|| named(&open.name))?;
+            self.progress.at(self.done + open.headers.offset());
+            let Some(headers) = batch else {
+                if !open.given {
+                    bail!("{}: no headers in it", named(&open.name));
+                }
+                self.done += open.headers.offset();
+                continue;
+            };
+            open.given = true;
+            let source = open.name.clone();
+            self.open = Some(open);
+            return Ok(Some(Batch { source, headers }));
+        }
+    }
+}
+
+impl Open {
+    fn new(argument: &str, format: HeaderFormat) -> anyhow::Result<Self> {
+        let source = Source::open(argument, "headers")?;
+        let name = source.name().to_owned();
+        let input = source.into_input();
+        let headers = match format {
+            HeaderFormat::Auto => HeaderReader::new(input),
+            HeaderFormat::Rlp => HeaderReader::with_format(input, FileFormat::Rlp),
+            HeaderFormat::Json => HeaderReader::with_format(input, FileFormat::Json),
+            HeaderFormat::Hex => HeaderReader::with_format(input, FileFormat::Hex),
+            HeaderFormat::Era => HeaderReader::with_format(input, FileFormat::Era),
+        };
+        let headers = headers.with_context(|| named(&name))?;
+        Ok(Self { name, headers, given: false })
+    }
+}
+
+fn named(source: &str) -> String {
+    format!("headers, {source}")
+}

@@ -1,0 +1,375 @@
+//! era1 and ere archives: their entries, and those of each block.
+
+use core::fmt;
+use std::io::{Cursor, Read};
+
+use alloy_primitives::Bytes;
+use alloy_rlp::Header as RlpHeader;
+use snap::read::FrameDecoder;
+
+use super::error::{FileError, FileProblem, Position};
+use super::header_reader::MAX_HEADER;
+use super::input::Input;
+use crate::eth::header::HeaderView;
+
+/// Bytes before the data of an entry: type, length, two reserved bytes.
+const HEAD: u64 = 8;
+
+/// What an entry of an archive has in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EntryKind {
+    /// Nothing: the start of an archive.
+    Version,
+    /// A header: RLP, compressed.
+    Header,
+    /// Transactions, ommers and withdrawals of a block: RLP, compressed.
+    Body,
+    /// Receipts of a block as in the protocol `eth/68`: RLP, compressed.
+    Receipts,
+    /// Receipts of a block without their filters, in ere: RLP, compressed.
+    SlimReceipts,
+    /// The total difficulty up to a block: 32 bytes, little-endian.
+    TotalDifficulty,
+    /// The root of the hashes and total difficulties of all blocks before the Merge: 32 bytes.
+    Accumulator,
+    /// A proof that a header is part of the history, in ere: RLP, compressed.
+    Proof,
+    /// Where the headers are, in era1.
+    Index,
+    /// Where the entries of each block are, in ere.
+    DynamicIndex,
+    /// A beacon block or state: an archive of the consensus layer.
+    Consensus,
+    /// Another type: its two bytes as a number, little-endian.
+    Other(u16),
+}
+
+impl EntryKind {
+    fn new(code: u16) -> Self {
+        match code {
+            0x3265 => Self::Version,
+            0x0001 | 0x0002 => Self::Consensus,
+            0x0003 => Self::Header,
+            0x0004 => Self::Body,
+            0x0005 => Self::Receipts,
+            0x0006 => Self::TotalDifficulty,
+            0x0007 => Self::Accumulator,
+            0x000a => Self::SlimReceipts,
+            0x000b => Self::Proof,
+            0x3266 => Self::Index,
+            0x3267 => Self::DynamicIndex,
+            code => Self::Other(code),
+        }
+    }
+}
+
+/// The head of an entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) kind: EntryKind,
+    /// Where the entry starts.
+    pub(super) offset: u64,
+    length: u64,
+}
+
+impl Head {
+    pub(super) fn wrong(&self, problem: FileProblem) -> FileError {
+        FileError::new(Position::Byte(self.offset), problem)
+    }
+
+    fn complete(&self, found: u64) -> Result<(), FileError> {
+        if found < self.length {
+            let problem = FileProblem::Truncated { part: "entry", expected: self.length, found };
+            return Err(self.wrong(problem));
+        }
+        Ok(())
+    }
+}
+
+/// Reads an archive entry by entry: era1, ere, and whatever else is written as e2store.
+///
+/// Layout of the file: entries of type (2 bytes), length (4 bytes, little-endian), two reserved
+/// bytes that are 0, and data. [eth-clients/e2store-format-specs][specs] lists the types.
+///
+/// # Examples
+/// ```
+/// use chainsieve::eth::files::{Archive, EntryKind, Input};
+/// use chainsieve::eth::header::HeaderView;
+///
+/// # use std::io::Write as _;
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ethereum/headers.json");
+/// # let Ok(headers) = std::fs::File::open(path) else { return Ok(()) };
+/// # let mut headers = chainsieve::eth::files::HeaderReader::new(Input::new(headers))?;
+/// # let header = headers.next().expect("a header")?;
+/// # let mut data = snap::write::FrameEncoder::new(Vec::new());
+/// # data.write_all(header.rlp())?;
+/// # let data = data.into_inner()?;
+/// # let length = u32::try_from(data.len())?.to_le_bytes();
+/// # let file = [b"e2\0\0\0\0\0\0\x03\0", &length[..], &[0, 0], &data].concat();
+/// // Files: `Archive::new(Input::seekable(File::open("mainnet-00000-5ec1ffb8.era1")?)?)`
+/// let mut archive = Archive::new(Input::new(&file[..]));
+/// let mut headers = Vec::new();
+/// while let Some(entry) = archive.next_entry()? {
+///     if entry.kind() == EntryKind::Header {
+///         let rlp = entry.decompress(64 << 10)?;
+///         headers.push(HeaderView::decode(&rlp)?.hash());
+///     }
+/// }
+/// assert_eq!(headers, [header.hash()]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [specs]: https://github.com/eth-clients/e2store-format-specs
+pub struct Archive<R> {
+    input: Input<R>,
+    /// The entry whose data comes next, if it was not read.
+    unread: Option<Head>,
+    /// Kept from entry to entry: its buffers are larger than a header.
+    decoder: Option<FrameDecoder<Cursor<Vec<u8>>>>,
+}
+
+impl<R: Read> Archive<R> {
+    /// The entries of `input`.
+    pub fn new(input: Input<R>) -> Self {
+        Self { input, unread: None, decoder: None }
+    }
+
+    /// Number of bytes read so far.
+    pub fn offset(&self) -> u64 {
+        self.input.offset()
+    }
+
+    /// The next entry; `None` after the last. What was not read of the one before is passed over.
+    ///
+    /// # Errors
+    /// [`FileError`] with the entry's offset, if it is cut off or its reserved bytes are not 0.
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_, R>>, FileError> {
+        let head = self.advance()?;
+        Ok(head.map(|head| Entry { archive: self, head }))
+    }
+
+    pub(super) fn input(&self) -> &Input<R> {
+        &self.input
+    }
+
+    /// Moves on to the next entry.
+    pub(super) fn advance(&mut self) -> Result<Option<Head>, FileError> {
+        if let Some(head) = self.unread.take() {
+            head.complete(self.input.skip(head.length)?)?;
+        }
+        let offset = self.input.offset();
+        let wrong = |problem| Err(FileError::new(Position::Byte(offset), problem));
+        let mut bytes = Vec::new();
+        let found = self.input.append(HEAD, &mut bytes)?;
+        let &[type_0, type_1, length_0, length_1, length_2, length_3, reserved_0, reserved_1] =
+            &bytes[..]
+        else {
+            if found == 0 {
+                return Ok(None);
+            }
+            let part = "head of the entry";
+            return wrong(FileProblem::Truncated { part, expected: HEAD, found });
+        };
+        let reserved = u16::from_le_bytes([reserved_0, reserved_1]);
+        if reserved != 0 {
+            return wrong(FileProblem::Reserved { found: reserved });
+        }
+        let kind = EntryKind::new(u16::from_le_bytes([type_0, type_1]));
+        let length = u32::from_le_bytes([length_0, length_1, length_2, length_3]).into();
+        let head = Head { kind, offset, length };
+        if let Some(left) = self.input.left() {
+            head.complete(left)?;
+        }
+        self.unread = Some(head);
+        Ok(Some(head))
+    }
+
+    /// The data of the entry that [`advance`](Self::advance) returned, as it is in the file.
+    pub(super) fn read(&mut self, head: Head, limit: u64) -> Result<Vec<u8>, FileError> {
+        let length = head.length;
+        if length > limit {
+            return Err(head.wrong(FileProblem::TooLong { part: "entry", length, limit }));
+        }
+        self.unread = None;
+        let mut bytes = Vec::new();
+        head.complete(self.input.append(length, &mut bytes)?)?;
+        Ok(bytes)
+    }
+
+    /// Appends the data of the entry that [`advance`](Self::advance) returned, decompressed.
+    pub(super) fn decompress(
+        &mut self,
+        head: Head,
+        limit: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FileError> {
+        // Bytes that don't compress take some more with their frames.
+        let framed = limit.saturating_add(limit / 8).saturating_add(64);
+        let bytes = Cursor::new(self.read(head, framed)?);
+        // A decoder that was not read to its end still has bytes of its entry: it is not kept.
+        let mut decoder = match self.decoder.take() {
+            Some(mut decoder) => {
+                *decoder.get_mut() = bytes;
+                decoder
+            }
+            None => FrameDecoder::new(bytes),
+        };
+        let before = out.len();
+        let read = (&mut decoder).take(limit.saturating_add(1)).read_to_end(out);
+        let read = read.map_err(|error| head.wrong(FileProblem::Snappy(error.to_string())));
+        match read {
+            Ok(read) if read as u64 <= limit => {
+                self.decoder = Some(decoder);
+                Ok(())
+            }
+            read => {
+                out.truncate(before);
+                let part = "uncompressed entry";
+                Err(read
+                    .err()
+                    .unwrap_or_else(|| head.wrong(FileProblem::OverLimit { part, limit })))
+            }
+        }
+    }
+}
+
+impl<R: fmt::Debug> fmt::Debug for Archive<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive")
+            .field("input", &self.input)
+            .field("unread", &self.unread)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An entry of an archive, whose data is not read yet.
+#[derive(Debug)]
+pub struct Entry<'a, R> {
+    archive: &'a mut Archive<R>,
+    head: Head,
+}
+
+impl<R: Read> Entry<'_, R> {
+    /// What the entry has in it.
+    pub fn kind(&self) -> EntryKind {
+        self.head.kind
+    }
+
+    /// Where the entry starts in the file.
+    pub fn offset(&self) -> u64 {
+        self.head.offset
+    }
+
+    /// Length of its data in the file, in bytes.
+    pub fn data_length(&self) -> u64 {
+        self.head.length
+    }
+
+    /// Reads the data as it is in the file, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// [`FileProblem::TooLong`] above the limit, and [`FileProblem::Truncated`].
+    pub fn read(self, limit: u64) -> Result<Vec<u8>, FileError> {
+        self.archive.read(self.head, limit)
+    }
+
+    /// Reads data that is compressed, of at most `limit` bytes uncompressed.
+    ///
+    /// # Errors
+    /// [`FileProblem::TooLong`] and [`FileProblem::OverLimit`] above the limit,
+    /// [`FileProblem::Truncated`], and [`FileProblem::Snappy`].
+    pub fn decompress(self, limit: u64) -> Result<Vec<u8>, FileError> {
+        let mut out = Vec::new();
+        self.archive.decompress(self.head, limit, &mut out)?;
+        Ok(out)
+    }
+}
+
+/// Reads the bodies or the receipts of an archive, each with the number of its block.
+///
+/// The number comes from the archive's first header and the position of the entry among its kind.
+/// Nothing here shows that it is right: the roots in the block's header do.
+#[derive(Debug)]
+pub struct BlockEntries<R> {
+    archive: Archive<R>,
+    /// The kinds that are returned, and how many of each the archive had so far.
+    kinds: Vec<(EntryKind, u64)>,
+    /// Number of the archive's first block.
+    first: Option<u64>,
+}
+
+impl<R: Read> BlockEntries<R> {
+    /// The bodies: [`body_transactions`] takes the transactions out of them.
+    pub fn bodies(input: Input<R>) -> Self {
+        Self::new(input, &[EntryKind::Body])
+    }
+
+    /// The receipts in either form, for
+    /// [`from_rlp_list`](crate::eth::receipts::BlockReceipts::from_rlp_list) if the kind is
+    /// [`Receipts`](EntryKind::Receipts), and for
+    /// [`from_slim_list`](crate::eth::receipts::BlockReceipts::from_slim_list) if it is
+    /// [`SlimReceipts`](EntryKind::SlimReceipts).
+    pub fn receipts(input: Input<R>) -> Self {
+        Self::new(input, &[EntryKind::Receipts, EntryKind::SlimReceipts])
+    }
+
+    fn new(input: Input<R>, kinds: &[EntryKind]) -> Self {
+        let kinds = kinds.iter().map(|&kind| (kind, 0)).collect();
+        Self { archive: Archive::new(input), kinds, first: None }
+    }
+
+    /// The next entry and the number of its block; `None` after the last.
+    ///
+    /// # Errors
+    /// As [`Archive::next_entry`], and of the archive's first header.
+    pub fn next_entry(&mut self) -> Result<Option<(u64, Entry<'_, R>)>, FileError> {
+        while let Some(head) = self.archive.advance()? {
+            match head.kind {
+                // The start of the next archive, where several are concatenated.
+                EntryKind::Version => {
+                    self.first = None;
+                    self.kinds.iter_mut().for_each(|(_, count)| *count = 0);
+                }
+                EntryKind::Header if self.first.is_none() => {
+                    let mut rlp = Vec::new();
+                    self.archive.decompress(head, MAX_HEADER, &mut rlp)?;
+                    let header = HeaderView::decode(&rlp);
+                    let header = header.map_err(|error| head.wrong(FileProblem::Header(error)))?;
+                    self.first = Some(header.number());
+                }
+                _ => {}
+            }
+            if let Some((_, count)) = self.kinds.iter_mut().find(|(kind, _)| *kind == head.kind) {
+                let first = self.first.ok_or_else(|| head.wrong(FileProblem::NoHeaderBefore))?;
+                let number = first.saturating_add(*count);
+                *count += 1;
+                return Ok(Some((number, Entry { archive: &mut self.archive, head })));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The transactions of a block's body, `[[transaction, …], ommers, …]`, each as it is in the trie
+/// of transactions: for [`Event::Transactions`](crate::eth::audit::Event::Transactions).
+///
+/// # Errors
+/// RLP that is malformed.
+pub fn body_transactions(body: &[u8]) -> alloy_rlp::Result<Vec<Bytes>> {
+    let mut body = body;
+    let mut fields = RlpHeader::decode_bytes(&mut body, true)?;
+    let mut list = RlpHeader::decode_bytes(&mut fields, true)?;
+    let mut transactions = Vec::new();
+    while !list.is_empty() {
+        let item = list;
+        let header = RlpHeader::decode(&mut list)?;
+        let (payload, after) =
+            list.split_at_checked(header.payload_length).ok_or(alloy_rlp::Error::InputTooShort)?;
+        // A legacy transaction is a list; of the others, which are strings, the content counts.
+        let encoding = if header.list { &item[..item.len() - after.len()] } else { payload };
+        transactions.push(Bytes::copy_from_slice(encoding));
+        list = after;
+    }
+    Ok(transactions)
+}

@@ -1,0 +1,281 @@
+//! Headers from a file in any format, one at a time or in batches.
+
+use core::iter::FusedIterator;
+use core::ops::{Bound, RangeBounds};
+use std::io::Read;
+
+#[cfg(feature = "era")]
+use super::archive_headers::ArchiveHeaders;
+use super::error::{FileError, FileProblem, Position};
+use super::format::FileFormat;
+use super::hex_lines::HexLines;
+use super::input::Input;
+use super::json_headers::JsonHeaders;
+use super::rlp::RlpHeaders;
+use crate::eth::header::{ChainError, HeaderBuf, HeaderChain, HeaderView};
+use crate::simd::Backend;
+
+/// Length in bytes up to which a file is believed that something is a header. Real ones are far
+/// shorter: the extra data has at most 32 bytes on mainnet, and some hundreds elsewhere.
+pub const MAX_HEADER: u64 = 64 << 10;
+
+/// Limits of a batch, so that memory stays bounded.
+const BATCH_HEADERS: usize = 8192;
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Reads the headers of a file, in any of the [formats](FileFormat).
+///
+/// As an iterator it yields them one at a time, each with its hash. [`next_batch`](Self::next_batch)
+/// returns thousands at once, to be linked and scanned without hashing each by itself.
+///
+/// Memory is bounded: a batch has at most 8192 headers, and at most 8 MiB and a header. A header
+/// has at most [`MAX_HEADER`] bytes, and a JSON value, such as a block with its transactions, at
+/// most 64 MiB. An archive may hold several archives, concatenated; the index of each is checked
+/// against the headers that were read, and its accumulator is not: links by parent hash show more.
+///
+/// # Examples
+/// ```
+/// use std::fs::File;
+///
+/// use chainsieve::eth::files::{FileFormat, HeaderReader, Input};
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ethereum/headers.json");
+/// # if !std::path::Path::new(path).exists() { return Ok(()) }
+/// let mut headers = HeaderReader::new(Input::seekable(File::open(path)?)?)?;
+/// assert_eq!(headers.format(), FileFormat::Json);
+/// let mut after_london = 0;
+/// for header in &mut headers {
+///     let header = header?;
+///     after_london += u32::from(header.view().base_fee_per_gas().is_some());
+/// }
+/// # assert!(after_london > 50);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct HeaderReader<R> {
+    headers: Headers<R>,
+    format: FileFormat,
+    /// What ended the reading, if an error did.
+    failed: Option<FileError>,
+}
+
+enum Headers<R> {
+    Rlp(RlpHeaders<R>),
+    Json(JsonHeaders<R>),
+    Hex(HexLines<R>),
+    #[cfg(feature = "era")]
+    Era(ArchiveHeaders<R>),
+}
+
+impl<R: Read> Headers<R> {
+    /// Appends the RLP of the next header, and returns its position; `None` after the last.
+    fn next(&mut self, rlp: &mut Vec<u8>) -> Result<Option<Position>, FileError> {
+        match self {
+            Self::Rlp(headers) => headers.next(rlp),
+            Self::Json(headers) => headers.next(rlp),
+            Self::Hex(headers) => headers.next(rlp),
+            #[cfg(feature = "era")]
+            Self::Era(headers) => headers.next(rlp),
+        }
+    }
+
+    fn input(&self) -> &Input<R> {
+        match self {
+            Self::Rlp(headers) => &headers.input,
+            Self::Json(headers) => headers.input(),
+            Self::Hex(headers) => &headers.input,
+            #[cfg(feature = "era")]
+            Self::Era(headers) => headers.input(),
+        }
+    }
+}
+
+impl<R: core::fmt::Debug> core::fmt::Debug for Headers<R> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Headers")
+    }
+}
+
+impl<R: Read> HeaderReader<R> {
+    /// Reads headers in the format that the first bytes show.
+    ///
+    /// # Errors
+    /// [`FileProblem::Empty`], [`FileProblem::UnknownFormat`], [`FileProblem::NoEraFeature`], and
+    /// errors of the reader.
+    pub fn new(mut input: Input<R>) -> Result<Self, FileError> {
+        let format = input.format()?;
+        Self::with_format(input, format)
+    }
+
+    /// Reads headers in a format that is known.
+    ///
+    /// # Errors
+    /// [`FileProblem::NoEraFeature`].
+    pub fn with_format(input: Input<R>, format: FileFormat) -> Result<Self, FileError> {
+        let headers = match format {
+            FileFormat::Rlp => Headers::Rlp(RlpHeaders { input }),
+            FileFormat::Json => Headers::Json(JsonHeaders::new(input)),
+            FileFormat::Hex => Headers::Hex(HexLines::new(input)),
+            #[cfg(feature = "era")]
+            FileFormat::Era => Headers::Era(ArchiveHeaders::new(input)),
+            #[cfg(not(feature = "era"))]
+            FileFormat::Era => {
+                return Err(FileError::new(input.position(), FileProblem::NoEraFeature));
+            }
+        };
+        Ok(Self { headers, format, failed: None })
+    }
+
+    /// What the file is written in.
+    pub fn format(&self) -> FileFormat {
+        self.format
+    }
+
+    /// Number of bytes read so far.
+    pub fn offset(&self) -> u64 {
+        self.headers.input().offset()
+    }
+
+    /// The next headers, at least one; `None` after the last.
+    ///
+    /// They are not decoded yet unless the format asks for it: whoever reads or links them gets the
+    /// errors of malformed ones.
+    ///
+    /// # Errors
+    /// [`FileError`] with the position. The headers of the batch before it are lost, and every
+    /// later call returns the same error.
+    pub fn next_batch(&mut self) -> Result<Option<HeaderBatch>, FileError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let mut batch = HeaderBatch { rlp: Vec::new(), ends: Vec::new() };
+        while batch.ends.len() < BATCH_HEADERS && batch.rlp.len() < BATCH_BYTES {
+            match self.headers.next(&mut batch.rlp) {
+                Ok(Some(position)) => batch.ends.push((batch.rlp.len(), position)),
+                Ok(None) => break,
+                Err(error) => return Err(self.failed.insert(error).clone()),
+            }
+        }
+        Ok(if batch.is_empty() { None } else { Some(batch) })
+    }
+
+    fn next_header(&mut self) -> Result<Option<HeaderBuf>, FileError> {
+        let mut rlp = Vec::new();
+        let Some(position) = self.headers.next(&mut rlp)? else { return Ok(None) };
+        let header = HeaderBuf::from_rlp(rlp);
+        header.map(Some).map_err(|error| FileError::new(position, FileProblem::Header(error)))
+    }
+}
+
+/// One header at a time. An error ends it.
+impl<R: Read> Iterator for HeaderReader<R> {
+    type Item = Result<HeaderBuf, FileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let next = self.next_header();
+        self.failed = next.as_ref().err().cloned();
+        next.transpose()
+    }
+}
+
+impl<R: Read> FusedIterator for HeaderReader<R> {}
+
+/// Headers of a file in its order, each with its position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderBatch {
+    rlp: Vec<u8>,
+    /// Where each header ends in `rlp`, and its position in the file.
+    ends: Vec<(usize, Position)>,
+}
+
+impl HeaderBatch {
+    /// Number of headers.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns `true` if there is no header in it, which [`trim`](Self::trim) can bring about.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The RLP of the headers, concatenated.
+    pub fn rlp(&self) -> &[u8] {
+        &self.rlp
+    }
+
+    /// The headers, each with its position.
+    ///
+    /// # Errors
+    /// Each that is malformed is an error.
+    pub fn headers(&self) -> impl Iterator<Item = Result<(Position, HeaderView<'_>), FileError>> {
+        self.encodings().map(|(position, rlp)| {
+            let header = HeaderView::decode(rlp);
+            header
+                .map(|header| (position, header))
+                .map_err(|error| FileError::new(position, FileProblem::Header(error)))
+        })
+    }
+
+    /// Links the headers to a chain. Those before one that is wrong stay linked.
+    ///
+    /// # Errors
+    /// [`FileProblem::Header`] of a malformed header and [`FileProblem::Chain`] of one that does
+    /// not extend the chain, with its position.
+    pub fn link(&self, chain: &mut HeaderChain) -> Result<(), FileError> {
+        self.link_up_to(self.rlp.len(), chain)
+    }
+
+    /// Links the first header alone: whether a batch that was linked by itself extends the chain.
+    ///
+    /// # Errors
+    /// As [`link`](Self::link).
+    pub fn link_first(&self, chain: &mut HeaderChain) -> Result<(), FileError> {
+        self.link_up_to(self.ends.first().map_or(0, |(end, _)| *end), chain)
+    }
+
+    /// Drops headers whose numbers are not in the range, at the two ends of the batch only. Malformed
+    /// ones stay, to be an error when they are read.
+    pub fn trim(&mut self, numbers: impl RangeBounds<u64>) {
+        if let (Bound::Unbounded, Bound::Unbounded) = (numbers.start_bound(), numbers.end_bound()) {
+            return;
+        }
+        let outside = |rlp: &[u8]| {
+            HeaderView::decode(rlp).is_ok_and(|header| !numbers.contains(&header.number()))
+        };
+        let before = self.encodings().take_while(|(_, rlp)| outside(rlp)).count();
+        let kept: Vec<_> = self.encodings().skip(before).collect();
+        let after = kept.iter().rev().take_while(|(_, rlp)| outside(rlp)).count();
+        let length = kept.len() - after;
+        let start = before.checked_sub(1).map_or(0, |last| self.ends[last].0);
+        self.ends.drain(..before);
+        self.ends.truncate(length);
+        self.ends.iter_mut().for_each(|(end, _)| *end -= start);
+        self.rlp.drain(..start);
+        self.rlp.truncate(self.ends.last().map_or(0, |(end, _)| *end));
+    }
+
+    /// Each header's position and RLP.
+    fn encodings(&self) -> impl Iterator<Item = (Position, &[u8])> {
+        let starts = core::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        starts.zip(&self.ends).map(|(start, &(end, position))| (position, &self.rlp[start..end]))
+    }
+
+    fn link_up_to(&self, end: usize, chain: &mut HeaderChain) -> Result<(), FileError> {
+        let before = chain.len();
+        chain.extend_from_rlp(Backend::best(), &self.rlp[..end]).map(drop).map_err(|error| {
+            let linked = chain.len() - before;
+            let wrong = self.ends.get(linked).or(self.ends.last());
+            let position = wrong.map_or(Position::Byte(0), |(_, position)| *position);
+            let problem = match error {
+                // Its index counts within the batch, the position tells more.
+                ChainError::Header { error, .. } => FileProblem::Header(error),
+                error => FileProblem::Chain(error),
+            };
+            FileError::new(position, problem)
+        })
+    }
+}

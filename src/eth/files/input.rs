@@ -1,0 +1,169 @@
+//! A reader with a buffer that counts its bytes.
+
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
+
+use super::error::{FileError, Position};
+use super::format::{self, FileFormat};
+
+/// Large enough that the system is rarely asked.
+const BUFFER: usize = 256 << 10;
+
+/// Bytes from any reader, with a buffer, and with a count of those that were read.
+///
+/// What is not needed, such as the bodies in an archive when only headers are wanted, is read and
+/// dropped. From a reader that can [seek](Self::seekable), it is not read at all.
+pub struct Input<R> {
+    inner: R,
+    buffer: Box<[u8]>,
+    /// The bytes of `buffer` that are not consumed yet are `start..end`.
+    start: usize,
+    end: usize,
+    /// Bytes consumed.
+    offset: u64,
+    /// Bytes from the first to the end, where that is known before the end.
+    length: Option<u64>,
+    /// How `inner` seeks. A pointer, so that reading from it takes no `Seek`.
+    seek: Option<fn(&mut R, SeekFrom) -> io::Result<u64>>,
+}
+
+impl<R: Read> Input<R> {
+    /// Reads from anything: a pipe, a socket, bytes in memory.
+    pub fn new(inner: R) -> Self {
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        Self { inner, buffer, start: 0, end: 0, offset: 0, length: None, seek: None }
+    }
+
+    /// Number of bytes read so far.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Number of bytes left, where that is known before the end.
+    pub fn left(&self) -> Option<u64> {
+        Some(self.length?.saturating_sub(self.offset))
+    }
+
+    /// What the next bytes are written in. Consumes nothing.
+    ///
+    /// # Errors
+    /// [`FileProblem::Empty`](super::FileProblem::Empty),
+    /// [`FileProblem::UnknownFormat`](super::FileProblem::UnknownFormat), and errors of the reader.
+    pub fn format(&mut self) -> Result<FileFormat, FileError> {
+        format::of(self)
+    }
+
+    /// The next bytes: at least `count` of them unless the input ends before, or the buffer is
+    /// smaller.
+    pub(super) fn peek_at_least(&mut self, count: usize) -> Result<&[u8], FileError> {
+        let offset = self.offset;
+        self.fill(count).map_err(|error| FileError::io(offset, &error))?;
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// The next bytes; empty at the end.
+    pub(super) fn peek(&mut self) -> Result<&[u8], FileError> {
+        self.peek_at_least(1)
+    }
+
+    /// Appends `count` bytes to `out`, or fewer if the input ends. Memory grows with what comes.
+    pub(super) fn append(&mut self, count: u64, out: &mut Vec<u8>) -> Result<u64, FileError> {
+        let offset = self.offset;
+        let read = self.take(count).read_to_end(out);
+        read.map(|read| read as u64).map_err(|error| FileError::io(offset, &error))
+    }
+
+    /// Passes over `count` bytes; returns how many there were.
+    pub(super) fn skip(&mut self, count: u64) -> Result<u64, FileError> {
+        let offset = self.offset;
+        self.pass_over(count).map_err(|error| FileError::io(offset, &error))
+    }
+
+    /// The position of the next byte.
+    pub(super) fn position(&self) -> Position {
+        Position::Byte(self.offset)
+    }
+
+    fn fill(&mut self, count: usize) -> io::Result<()> {
+        let count = count.min(self.buffer.len());
+        if self.end - self.start >= count {
+            return Ok(());
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < count {
+            match self.inner.read(&mut self.buffer[self.end..]) {
+                Ok(0) => break,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_over(&mut self, count: u64) -> io::Result<u64> {
+        // A seek beyond the end would succeed.
+        let count = self.left().map_or(count, |left| count.min(left));
+        let buffered = usize::try_from(count).unwrap_or(usize::MAX).min(self.end - self.start);
+        self.consume(buffered);
+        let beyond = count - buffered as u64;
+        if let (Some(seek), Ok(by @ 1..)) = (self.seek, i64::try_from(beyond)) {
+            seek(&mut self.inner, SeekFrom::Current(by))?;
+            self.offset += beyond;
+            return Ok(count);
+        }
+        Ok(buffered as u64 + io::copy(&mut self.take(beyond), &mut io::sink())?)
+    }
+}
+
+impl<R: Read + Seek> Input<R> {
+    /// Reads from what can seek, such as a file, from where it stands now.
+    ///
+    /// # Errors
+    /// If it cannot seek after all: a pipe that was opened as a file.
+    pub fn seekable(mut inner: R) -> io::Result<Self> {
+        let here = inner.stream_position()?;
+        let end = inner.seek(SeekFrom::End(0))?;
+        inner.seek(SeekFrom::Start(here))?;
+        let length = Some(end.saturating_sub(here));
+        Ok(Self { length, seek: Some(R::seek), ..Self::new(inner) })
+    }
+}
+
+impl<R: Read> Read for Input<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        // What is larger than the buffer goes past it.
+        if self.start == self.end && out.len() >= self.buffer.len() {
+            let read = self.inner.read(out)?;
+            self.offset += read as u64;
+            return Ok(read);
+        }
+        let read = self.fill_buf()?.read(out)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl<R: Read> BufRead for Input<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.fill(1)?;
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    fn consume(&mut self, count: usize) {
+        let count = count.min(self.end - self.start);
+        self.start += count;
+        self.offset += count as u64;
+    }
+}
+
+impl<R: core::fmt::Debug> core::fmt::Debug for Input<R> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Input")
+            .field("inner", &self.inner)
+            .field("offset", &self.offset)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,356 @@
+//! The values of a JSON text, one at a time.
+
+use std::io::{BufRead as _, Read};
+
+use super::error::{FileError, FileProblem, Position};
+use super::format::BYTE_ORDER_MARK;
+use super::input::Input;
+
+/// Splits a JSON text into its values: the elements of an array, or values that are concatenated,
+/// as in JSON lines. Only one value is in memory at a time.
+///
+/// What is inside a value is for its reader to check: here only its end is found.
+///
+/// # Examples
+/// ```
+/// use chainsieve::eth::files::{Input, JsonValues};
+///
+/// let mut values = JsonValues::new(Input::new(&b"[1, {\"a\": [2]}]"[..]), 1 << 20);
+/// assert_eq!(values.next_value()?.map(|value| value.text), Some("1".into()));
+/// assert_eq!(values.next_value()?.map(|value| value.text), Some("{\"a\": [2]}".into()));
+/// assert!(values.next_value()?.is_none());
+/// # Ok::<(), chainsieve::eth::files::FileError>(())
+/// ```
+#[derive(Debug)]
+pub struct JsonValues<R> {
+    input: Input<R>,
+    /// The line of the next byte, from 1.
+    line: u64,
+    /// Offset of the first byte of that line.
+    line_start: u64,
+    limit: u64,
+    state: State,
+    /// Arrays opened so far.
+    arrays: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Start,
+    /// Between values that no array encloses.
+    Between,
+    /// In an array, where a value may or must come next.
+    Element {
+        opened: u64,
+        required: bool,
+    },
+    /// In an array, after a value.
+    After {
+        opened: u64,
+    },
+}
+
+/// The text of a JSON value, and where it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JsonValue {
+    /// The value as it is in the file.
+    pub text: String,
+    /// The line where it starts, from 1.
+    pub line: u64,
+    /// The byte of that line where it starts, from 1.
+    pub column: u64,
+    /// Which of the text's arrays it is an element of, from 1; `None` outside of arrays.
+    pub array: Option<u64>,
+}
+
+impl JsonValue {
+    /// What `serde_json` reports about the value's text, and where that is in the file.
+    ///
+    /// Its messages end with a line and a column, which count from the start of the value.
+    pub fn locate<'e>(&self, message: &'e str) -> (Position, &'e str) {
+        self.locate_in(&self.text, message)
+    }
+
+    /// The same for a message about `part`, a slice of the value's text.
+    pub(super) fn locate_in<'e>(&self, part: &str, message: &'e str) -> (Position, &'e str) {
+        let Some((what, line, column)) = split_place(message) else {
+            return (Position::Line(self.line), message);
+        };
+        let start = part.as_ptr().addr().checked_sub(self.text.as_ptr().addr());
+        let before = start.and_then(|start| self.text.as_bytes().get(..start)).unwrap_or_default();
+        let (lines, after) = lines(before);
+        let column_before = if lines == 0 { self.column - 1 } else { 0 } + after as u64;
+        let in_file = self.line + lines + line.saturating_sub(1);
+        let position = match (line, column) {
+            // Columns count from 1: it reports 0 where it knows none.
+            (_, 0) => Position::Line(in_file),
+            (1, column) => Position::Column { line: in_file, column: column_before + column },
+            (_, column) => Position::Column { line: in_file, column },
+        };
+        (position, what)
+    }
+}
+
+impl<R: Read> JsonValues<R> {
+    /// The values of `input`, none of which may have more than `limit` bytes.
+    pub fn new(input: Input<R>, limit: u64) -> Self {
+        Self { input, line: 1, line_start: 0, limit, state: State::Start, arrays: 0 }
+    }
+
+    pub(super) fn input(&self) -> &Input<R> {
+        &self.input
+    }
+
+    /// The next value; `None` after the last.
+    ///
+    /// # Errors
+    /// [`FileError`] with the line, where no value can stand, or one is cut off or above the limit.
+    pub fn next_value(&mut self) -> Result<Option<JsonValue>, FileError> {
+        if self.state == State::Start {
+            let start = self.input.peek_at_least(BYTE_ORDER_MARK.len())?;
+            if start.starts_with(BYTE_ORDER_MARK) {
+                self.input.consume(BYTE_ORDER_MARK.len());
+                self.line_start = self.input.offset();
+            }
+            self.state = State::Between;
+        }
+        loop {
+            let byte = self.after_space()?;
+            let line = self.line;
+            let unexpected = |found, expected| {
+                let problem = FileProblem::UnexpectedByte { found, expected };
+                Err(FileError::new(Position::Line(line), problem))
+            };
+            self.state = match (self.state, byte) {
+                (State::Start | State::Between, None) => return Ok(None),
+                (State::Element { opened, .. } | State::After { opened }, None) => {
+                    let problem = FileProblem::UnclosedArray { opened };
+                    return Err(FileError::new(Position::Line(line), problem));
+                }
+                (State::Start | State::Between, Some(b'[')) => {
+                    self.input.consume(1);
+                    self.arrays += 1;
+                    State::Element { opened: line, required: false }
+                }
+                (State::Element { required: false, .. } | State::After { .. }, Some(b']')) => {
+                    self.input.consume(1);
+                    State::Between
+                }
+                (State::After { opened }, Some(b',')) => {
+                    self.input.consume(1);
+                    State::Element { opened, required: true }
+                }
+                (State::After { .. }, Some(byte)) => return unexpected(byte, ", or ]"),
+                (_, Some(byte @ (b',' | b']' | b'}' | b':'))) => {
+                    return unexpected(byte, "a value");
+                }
+                (state, Some(_)) => {
+                    let column = self.input.offset() - self.line_start + 1;
+                    let text = self.value(line)?;
+                    self.state = match state {
+                        State::Element { opened, .. } => State::After { opened },
+                        _ => State::Between,
+                    };
+                    let array = matches!(state, State::Element { .. }).then_some(self.arrays);
+                    return Ok(Some(JsonValue { text, line, column, array }));
+                }
+            };
+        }
+    }
+
+    /// The next byte that is not white space; it is not consumed.
+    fn after_space(&mut self) -> Result<Option<u8>, FileError> {
+        loop {
+            let bytes = self.input.peek()?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            let space = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let next = bytes.get(space).copied();
+            let (lines, after) = lines(&bytes[..space]);
+            self.input.consume(space);
+            self.count(lines, after);
+            if next.is_some() {
+                return Ok(next);
+            }
+        }
+    }
+
+    /// Counts line breaks, the last of them `after` bytes before the next byte.
+    fn count(&mut self, lines: u64, after: usize) {
+        if lines > 0 {
+            self.line += lines;
+            self.line_start = self.input.offset() - after as u64;
+        }
+    }
+
+    /// The value that starts with the next byte, in `line`.
+    fn value(&mut self, line: u64) -> Result<String, FileError> {
+        let wrong = |problem| FileError::new(Position::Line(line), problem);
+        let mut scan = Scan::default();
+        let mut text = Vec::new();
+        loop {
+            let bytes = self.input.peek()?;
+            let (part, ended) = match bytes.iter().position(|&byte| scan.ends_before(byte)) {
+                Some(end) => (&bytes[..end], true),
+                // A scalar ends with the text; all else is cut off.
+                None if bytes.is_empty() && scan.may_end() => (bytes, true),
+                None if bytes.is_empty() => return Err(wrong(FileProblem::CutOffJson)),
+                None => (bytes, false),
+            };
+            if (text.len() + part.len()) as u64 > self.limit {
+                let problem = FileProblem::OverLimit { part: "JSON value", limit: self.limit };
+                return Err(wrong(problem));
+            }
+            text.extend_from_slice(part);
+            let read = part.len();
+            let (lines, after) = lines(part);
+            self.input.consume(read);
+            self.count(lines, after);
+            if ended {
+                return String::from_utf8(text).map_err(|_| wrong(FileProblem::NotUtf8));
+            }
+        }
+    }
+}
+
+/// Finds the end of a value.
+#[derive(Default)]
+struct Scan {
+    depth: u64,
+    at: At,
+}
+
+/// What the byte before was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum At {
+    #[default]
+    Start,
+    InString,
+    Escaped,
+    /// Outside of strings, in a list or an object.
+    Nested,
+    Scalar,
+    /// The value was closed.
+    End,
+}
+
+impl Scan {
+    /// Whether the value ends before this byte.
+    #[expect(clippy::match_same_arms, reason = "an arm for each state and byte reads as a table")]
+    fn ends_before(&mut self, byte: u8) -> bool {
+        let outside = if self.depth > 0 { At::Nested } else { At::End };
+        self.at = match (self.at, byte) {
+            (At::End, _) => return true,
+            (At::Escaped, _) => At::InString,
+            (At::InString, b'\\') => At::Escaped,
+            (At::InString, b'"') => outside,
+            (At::InString, _) => At::InString,
+            (At::Scalar, b',' | b']' | b'}' | b'[' | b'{' | b'"') => return true,
+            (At::Scalar, byte) if byte.is_ascii_whitespace() => return true,
+            (At::Scalar, _) => At::Scalar,
+            (At::Start | At::Nested, b'"') => At::InString,
+            (At::Start | At::Nested, b'{' | b'[') => {
+                self.depth += 1;
+                At::Nested
+            }
+            (At::Nested, b'}' | b']') => {
+                self.depth -= 1;
+                if self.depth > 0 { At::Nested } else { At::End }
+            }
+            (At::Nested, _) => At::Nested,
+            (At::Start, _) => At::Scalar,
+        };
+        false
+    }
+
+    /// Whether the value is whole if the text ends here.
+    fn may_end(&self) -> bool {
+        matches!(self.at, At::Scalar | At::End)
+    }
+}
+
+/// How many line breaks there are, and how many bytes come after the last.
+fn lines(bytes: &[u8]) -> (u64, usize) {
+    let lines = bytes.iter().map(|&byte| u64::from(byte == b'\n')).sum();
+    let last = bytes.iter().rposition(|&byte| byte == b'\n');
+    (lines, last.map_or(0, |last| bytes.len() - last - 1))
+}
+
+fn split_place(error: &str) -> Option<(&str, u64, u64)> {
+    let (what, place) = error.rsplit_once(" at line ")?;
+    let (line, column) = place.split_once(" column ")?;
+    Some((what, line.parse().ok()?, column.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Result<Vec<(u64, String)>, FileError> {
+        let mut values = JsonValues::new(Input::new(text.as_bytes()), 40);
+        let mut out = Vec::new();
+        while let Some(JsonValue { text, line, .. }) = values.next_value()? {
+            out.push((line, text));
+        }
+        Ok(out)
+    }
+
+    #[test]
+    fn arrays_lines_and_concatenated_values() {
+        let objects = [(1, r#"{"a":[1,{"b":"]}\""}]}"#.to_owned()), (3, "{}".to_owned())];
+        for text in [
+            "\u{feff}[{\"a\":[1,{\"b\":\"]}\\\"\"}]}\n,\n{} ]\n",
+            "{\"a\":[1,{\"b\":\"]}\\\"\"}]}\n\n{}",
+        ] {
+            assert_eq!(values(text).unwrap(), objects, "{text}");
+        }
+        let texts =
+            |text| values(text).unwrap().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts("1 null\t\"x\"[2,[3]][]{}"), ["1", "null", "\"x\"", "2", "[3]", "{}"]);
+        assert_eq!(texts(" \n"), [""; 0]);
+    }
+
+    #[test]
+    fn mistakes_name_their_line() {
+        for (text, words) in [
+            ("[1,\n2", "line 2: the text ends, and the array that starts in line 1 is not closed"),
+            ("[1\n2]", "line 2: found '2', expected , or ]"),
+            ("[1,\n]", "line 2: found ']', expected a value"),
+            ("[,", "line 1: found ',', expected a value"),
+            ("\n{\"a\"", "line 2: the text ends inside a JSON value"),
+            (
+                "{\"0123456789012345678901234567890123456789\":1}",
+                "line 1: the JSON value has more than 40 bytes",
+            ),
+        ] {
+            assert_eq!(values(text).unwrap_err().to_string(), words, "{text:?}");
+        }
+        let mut values = JsonValues::new(Input::new(&b"\"\xff\""[..]), 40);
+        let error = values.next_value().unwrap_err();
+        assert_eq!(error, FileError::new(Position::Line(1), FileProblem::NotUtf8));
+    }
+
+    #[test]
+    fn positions_of_errors_are_those_of_the_file() {
+        let text = b"\xef\xbb\xbf[\n1,\n  {}]";
+        let mut values = JsonValues::new(Input::new(&text[..]), 40);
+        let found = [values.next_value().unwrap(), values.next_value().unwrap()];
+        let [one, object] = found.map(Option::unwrap);
+        assert_eq!([&one, &object].map(|value| (value.line, value.column)), [(2, 1), (3, 3)]);
+        let at = |line, column| Position::Column { line, column };
+        assert_eq!(object.locate("bad at line 1 column 2"), (at(3, 4), "bad"));
+        assert_eq!(object.locate("bad at line 1 column 0"), (Position::Line(3), "bad"));
+        assert_eq!(object.locate("bad"), (Position::Line(3), "bad"));
+        let text = "{\n \"a\": {\n}}".to_owned();
+        let value = JsonValue { text, line: 7, column: 5, array: None };
+        assert_eq!(value.locate("bad at line 2 column 5"), (at(8, 5), "bad"));
+        // The inner object starts at byte 7 of its line.
+        let inner = &value.text[8..];
+        assert!(inner.starts_with('{'));
+        assert_eq!(value.locate_in(inner, "bad at line 1 column 1"), (at(8, 7), "bad"));
+        assert_eq!(value.locate_in(inner, "bad at line 2 column 1"), (at(9, 1), "bad"));
+        assert_eq!(value.locate_in("other", "bad at line 1 column 1").0, at(7, 5));
+    }
+}
