@@ -102,10 +102,10 @@ fn geth_refuses() {
         let what = entry["filter"].as_str().expect("a text");
         match what {
             "blockHash with fromBlock 100" => {
-                excluded(&json!({"blockHash": HASH, "fromBlock": "0x64"}))
+                excluded(&json!({"blockHash": HASH, "fromBlock": "0x64"}));
             }
             "blockHash with toBlock 500" => {
-                excluded(&json!({"blockHash": HASH, "toBlock": "0x1f4"}))
+                excluded(&json!({"blockHash": HASH, "toBlock": "0x1f4"}));
             }
             "blockHash with fromBlock latest" => {
                 excluded(&json!({"blockHash": HASH, "fromBlock": "latest"}));
@@ -274,7 +274,7 @@ fn alloy_differs() {
                     "wildcard" => assert_eq!(query.topics(), [TopicSet::any()], "{at}"),
                     "latest" => assert_eq!(from, Some(BlockTag::Latest), "{at}"),
                     "by hash" => {
-                        assert!(matches!(query.blocks(), BlockSelection::AtHash(_)), "{at}")
+                        assert!(matches!(query.blocks(), BlockSelection::AtHash(_)), "{at}");
                     }
                     other => panic!("no test knows {other:?}"),
                 },
