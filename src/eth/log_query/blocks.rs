@@ -123,8 +123,8 @@ pub enum ResolveError {
         /// The head.
         head: u64,
     },
-    /// The range begins after the head and has no end: geth refuses it, reth answers with an
-    /// empty list, which says nothing.
+    /// The range begins after the head and has no end. geth refuses it; older versions of reth
+    /// answer with an empty list, which says nothing.
     #[error("the range begins at block {first}, after the head {head}")]
     BeginsAfterHead {
         /// First block.

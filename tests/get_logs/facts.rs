@@ -1,0 +1,327 @@
+//! Facts read from the sources of go-ethereum and alloy, as far as a program can check them.
+
+use alloy_primitives::{Address, B256, Bytes, Log};
+use alloy_rpc_types_eth::{BlockNumberOrTag, Filter};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{
+    BlockSelection, BlockTag, Heads, LimitError, LogQuery, MAX_TOPICS, QueryJsonError, QueryLimits,
+    ResolveError, ResolvedBlocks, Semantics, TopicSet,
+};
+use serde_json::{Value, json};
+
+use crate::chains::Corpus;
+use crate::readings::BOTH;
+
+fn facts(corpus: &Corpus, name: &str) -> Value {
+    serde_json::from_str(&corpus.text(&format!("facts/{name}.json"))).expect("JSON")
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_else(|| panic!("a list: {value}"))
+}
+
+fn values<T: serde::de::DeserializeOwned>(value: &Value) -> Vec<T> {
+    serde_json::from_value(value.clone()).unwrap_or_else(|e| panic!("{value}: {e}"))
+}
+
+fn geth(filter: &Value) -> Result<LogQuery, QueryJsonError> {
+    LogQuery::from_json(&filter.to_string(), Semantics::Geth)
+}
+
+fn log(address: Address, topics: Vec<B256>) -> Log {
+    Log::new(address, topics, Bytes::new()).expect("at most four topics")
+}
+
+/// `TestLogFilter` of geth: filters of a subscription, where a number bounds the blocks and a tag,
+/// or nothing, does not.
+#[test]
+fn geth_matches() {
+    let Some(corpus) = Corpus::open() else { return };
+    let facts = facts(corpus, "geth");
+    let logs: Vec<_> = list(&facts["matching"]["logs"])
+        .iter()
+        .map(|entry| {
+            let address = values(&json!([entry["address"]]))[0];
+            (entry["block"].as_u64().expect("a number"), log(address, values(&entry["topics"])))
+        })
+        .collect();
+    let cases = list(&facts["matching"]["cases"]);
+    for case in cases {
+        let what = &case["what"];
+        let query = geth(&case["filter"]).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let BlockSelection::Range { from, to } = *query.blocks() else { panic!("{what}") };
+        let bound = |tag: Option<BlockTag>, otherwise| match tag {
+            Some(BlockTag::Number(number)) => number,
+            _ => otherwise,
+        };
+        let blocks = bound(from, 0)..=bound(to, u64::MAX);
+        let found = logs.iter().enumerate().filter(|(_, (number, log))| {
+            blocks.contains(number) && query.matches(log, Semantics::Geth)
+        });
+        let found: Vec<_> = found.map(|(at, _)| at).collect();
+        assert_eq!(found, values::<usize>(&case["matches"]), "{what}");
+    }
+    assert_eq!((logs.len(), cases.len()), (5, 10));
+}
+
+/// `TestUnmarshalJSONNewFilterArgs` of geth.
+#[test]
+fn geth_parses() {
+    let Some(corpus) = Corpus::open() else { return };
+    let facts = facts(corpus, "geth");
+    let cases = list(&facts["parsing"]);
+    for case in cases {
+        let (filter, criteria) = (&case["filter"], &case["criteria"]);
+        for semantics in BOTH {
+            let query = LogQuery::from_json(&filter.to_string(), semantics);
+            let query = query.unwrap_or_else(|e| panic!("{filter}: {e}"));
+            let number = |field: &str| criteria[field].as_u64().map(BlockTag::Number);
+            let blocks = BlockSelection::Range { from: number("from"), to: number("to") };
+            assert_eq!(*query.blocks(), blocks, "{filter}");
+            let mut addresses = criteria.get("addresses").map_or_else(Vec::new, values::<Address>);
+            addresses.sort_unstable();
+            assert_eq!(query.address_set(), addresses, "{filter}");
+            let topics = criteria.get("topics").map_or_else(Vec::new, values::<Vec<B256>>);
+            let topics: Vec<_> = topics.into_iter().map(TopicSet::from).collect();
+            assert_eq!(query.topics(), topics, "{filter}");
+        }
+    }
+    assert_eq!(cases.len(), 8);
+}
+
+const HASH: &str = "0x1111111111111111111111111111111111111111111111111111111111111111";
+
+/// What geth's tests of `eth_getLogs` want refused. The block that nobody knows is among the
+/// filters of the corpus.
+#[test]
+fn geth_refuses() {
+    let Some(corpus) = Corpus::open() else { return };
+    let facts = facts(corpus, "geth");
+    let refused = list(&facts["refused_by_getLogs"]);
+    for entry in refused {
+        let what = entry["filter"].as_str().expect("a text");
+        match what {
+            "blockHash with fromBlock 100" => {
+                excluded(&json!({"blockHash": HASH, "fromBlock": "0x64"}));
+            }
+            "blockHash with toBlock 500" => {
+                excluded(&json!({"blockHash": HASH, "toBlock": "0x1f4"}));
+            }
+            "blockHash with fromBlock latest" => {
+                excluded(&json!({"blockHash": HASH, "fromBlock": "latest"}));
+            }
+            "blockHash 0x1111..." => {
+                let blocks =
+                    geth(&json!({"blockHash": HASH})).map(|query| query.resolve(&Heads::latest(7)));
+                assert_eq!(blocks, Ok(Ok(ResolvedBlocks::AtHash(HASH.parse().expect("a hash")))));
+            }
+            "five topic positions, all empty" => {
+                let error = geth(&json!({"topics": [[], [], [], [], []]}));
+                assert_eq!(error, Err(QueryJsonError::TooManyPositions { found: 5 }));
+            }
+            "more addresses, or more topics in a position, than logQueryLimit" => too_many(),
+            "fromBlock 2, toBlock 1" => {
+                let query = geth(&json!({"fromBlock": "0x2", "toBlock": "0x1"})).expect("a query");
+                let error = query.resolve(&Heads::latest(7));
+                assert_eq!(error, Err(ResolveError::Reversed { first: 2, last: 1 }));
+            }
+            other => panic!("no test knows {other:?}"),
+        }
+    }
+    assert_eq!(refused.len(), 7);
+}
+
+fn excluded(filter: &Value) {
+    for semantics in BOTH {
+        let error = LogQuery::from_json(&filter.to_string(), semantics);
+        assert_eq!(error, Err(QueryJsonError::HashAndRange), "{filter}");
+    }
+}
+
+/// The limits count values once, as a query keeps them.
+fn too_many() {
+    let one = ResolvedBlocks::Range { first: 0, last: 0 };
+    let check = |query: &LogQuery| QueryLimits::geth().check(query, &one);
+    for (count, is_refused) in [(1_000_u64, false), (1_001, true)] {
+        let values = |bytes: usize| {
+            (0..count).map(move |at| format!("0x{at:0digits$x}", digits = bytes * 2))
+        };
+        let addresses: Vec<_> = values(20).collect();
+        let query = geth(&json!({"address": addresses})).expect("a query");
+        assert_eq!(matches!(check(&query), Err(LimitError::Addresses { .. })), is_refused);
+        let topics: Vec<_> = values(32).collect();
+        let query = geth(&json!({"topics": [null, topics]})).expect("a query");
+        let error = check(&query);
+        assert_eq!(matches!(error, Err(LimitError::Topics { position: 1, .. })), is_refused);
+    }
+}
+
+/// What tags resolve to on geth, whose safe block may be unknown.
+#[test]
+fn geth_resolves_tags() {
+    let Some(corpus) = Corpus::open() else { return };
+    let facts = facts(corpus, "geth");
+    let heads = Heads { finalized: Some(90), ..Heads::latest(100) };
+    let rows = list(&facts["tags"]);
+    for row in rows {
+        let query =
+            geth(&json!({"fromBlock": row["from"], "toBlock": row["to"]})).expect("a query");
+        let expected = match (row["result"].as_str(), row["error"].as_str()) {
+            (Some("from the finalized block to the head"), None) => {
+                Ok(ResolvedBlocks::Range { first: 90, last: 100 })
+            }
+            (None, Some("invalid block range params")) => {
+                Err(ResolveError::Reversed { first: 100, last: 90 })
+            }
+            (None, Some("safe header not found")) => Err(ResolveError::UnknownTag("safe")),
+            (None, Some("pending logs are not supported")) => Err(ResolveError::Pending),
+            other => panic!("no test knows {other:?}"),
+        };
+        assert_eq!(query.resolve(&heads), expected, "{row}");
+    }
+    assert_eq!(rows.len(), 5);
+}
+
+#[test]
+fn geth_limits() {
+    let Some(corpus) = Corpus::open() else { return };
+    let facts = facts(corpus, "geth");
+    let limits = facts["limits"].as_object().expect("an object");
+    let geth = QueryLimits::geth();
+    assert_eq!(limits["topic_positions"], MAX_TOPICS);
+    assert_eq!(limits["topics_in_a_position"], geth.topics_per_position.expect("a limit"));
+    assert_eq!(limits["log_query_limit_default"], geth.addresses.expect("a limit"));
+    assert_eq!((limits["range_limit_default"].as_str(), geth.blocks), (Some("none"), None));
+    assert_eq!(limits.len(), 4);
+}
+
+#[test]
+fn geth_json_rules() {
+    let Some(corpus) = Corpus::open() else { return };
+    let facts = facts(corpus, "geth");
+    let any = Ok(LogQuery::new());
+    let rules = list(&facts["json_rules"]);
+    for rule in rules {
+        match rule.as_str().expect("a text") {
+            "unknown members are ignored" => {
+                assert_eq!(geth(&json!({"limit": "0x1", "": [{}]})), any);
+            }
+            "numbers: 0x, no leading zeros, at most 2^63-1; tags in lower case only" => {
+                let block = |text: &str| geth(&json!({"fromBlock": text}));
+                for (text, number) in [("0x0", 0), ("0x7fffffffffffffff", i64::MAX as u64)] {
+                    assert_eq!(block(text), Ok(LogQuery::new().from_block(number)), "{text}");
+                }
+                for text in
+                    ["1", "", "0x", "0x00", "0x01", "0x8000000000000000", "Latest", "EARLIEST"]
+                {
+                    assert!(matches!(block(text), Err(QueryJsonError::Value { .. })), "{text}");
+                }
+            }
+            "a null inside an or-list makes the position a wildcard, what follows it is not read" => {
+                for position in [json!([null, 7]), json!([HASH, null, "0x"])] {
+                    let query = geth(&json!({"topics": [position]})).expect("a query");
+                    assert_eq!(query.topics(), [TopicSet::any()]);
+                }
+            }
+            "a null inside the list of addresses is refused" => {
+                let error = geth(&json!({"address": [format!("0x{:040x}", 1), null]}));
+                let Err(QueryJsonError::Value { place, .. }) = error else { panic!("{error:?}") };
+                assert_eq!(place.to_string(), "address[1]");
+            }
+            // There geth may answer with no logs, which says nothing: here it is always refused.
+            "fromBlock > toBlock is checked only if both are above 0: with toBlock 0x0 the request passes this check and fails later or returns nothing" =>
+            {
+                let query = geth(&json!({"fromBlock": "0x5", "toBlock": "0x0"})).expect("a query");
+                let error = query.resolve(&Heads::latest(7));
+                assert_eq!(error, Err(ResolveError::Reversed { first: 5, last: 0 }));
+            }
+            other => panic!("no test knows {other:?}"),
+        }
+    }
+    assert_eq!(rules.len(), 5);
+}
+
+/// Where alloy reads a filter otherwise than geth: in the corpus, here, and by alloy's own filter.
+#[test]
+fn alloy_differs() {
+    let Some(corpus) = Corpus::open() else { return };
+    let facts = facts(corpus, "alloy");
+    let rows = list(&facts["differences_from_geth"]);
+    for row in rows {
+        let (what, json) = (row["what"].as_str().expect("a text"), row["filter"].to_string());
+        let alloy = serde_json::from_str::<Filter>(&json);
+        let read = [("geth", Semantics::Geth), ("alloy", Semantics::Alloy)]
+            .map(|(name, semantics)| (&row[name], LogQuery::from_json(&json, semantics)));
+        let topics = row.get("log_topics").map_or_else(Vec::new, values);
+        let log = log(Address::ZERO, topics);
+        for ((said, query), semantics) in read.iter().zip(BOTH) {
+            let at = format!("{what}, {semantics:?}: {query:?}");
+            if *said == "error" {
+                assert!(query.is_err(), "{at}");
+                continue;
+            }
+            let query = query.as_ref().expect(&at);
+            let from = match query.blocks() {
+                BlockSelection::Range { from, .. } => *from,
+                BlockSelection::AtHash(_) => None,
+            };
+            match said {
+                Value::Bool(wanted) => assert_eq!(query.matches(&log, semantics), *wanted, "{at}"),
+                Value::Number(number) => assert_eq!(from, number.as_u64().map(Into::into), "{at}"),
+                Value::String(said) => match said.as_str() {
+                    "parsed" => assert_eq!(*query, LogQuery::new(), "{at}"),
+                    "any address" => assert!(query.address_set().is_empty(), "{at}"),
+                    "wildcard" => assert_eq!(query.topics(), [TopicSet::any()], "{at}"),
+                    "latest" => assert_eq!(from, Some(BlockTag::Latest), "{at}"),
+                    "by hash" => {
+                        assert!(matches!(query.blocks(), BlockSelection::AtHash(_)), "{at}");
+                    }
+                    other => panic!("no test knows {other:?}"),
+                },
+                other => panic!("no test knows {other}"),
+            }
+        }
+        // The same of alloy itself.
+        let [_, (said, query)] = read;
+        assert_eq!(alloy.is_err(), *said == "error", "{what}: {alloy:?}");
+        let (Ok(alloy), Ok(query)) = (alloy, query) else { continue };
+        assert_eq!(alloy.matches(&log), query.matches(&log, Semantics::Alloy), "{what}");
+        assert_eq!(alloy.address.len(), query.address_set().len(), "{what}");
+        assert_eq!(
+            alloy.get_block_hash().is_some(),
+            matches!(query.blocks(), BlockSelection::AtHash(_)),
+            "{what}"
+        );
+        match said {
+            Value::Number(number) => assert_eq!(alloy.get_from_block(), number.as_u64(), "{what}"),
+            said if said == "latest" => {
+                let tag = alloy.block_option.get_from_block();
+                assert_eq!(tag, Some(&BlockNumberOrTag::Latest), "{what}");
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(rows.len(), 7);
+    // An unknown member or a repeated one.
+    let twice = r#"{"address":null,"address":null}"#;
+    assert!(serde_json::from_str::<Filter>(twice).is_err());
+    let error = LogQuery::from_json(twice, Semantics::Alloy);
+    assert_eq!(error, Err(QueryJsonError::DuplicateField("address")));
+}
+
+/// The members of a log, written by the library in the order in which geth writes them.
+#[test]
+fn execution_apis_members_of_a_log() {
+    let Some(corpus) = Corpus::open() else { return };
+    let facts = facts(corpus, "execution_apis");
+    let mut expected: Vec<_> = list(&facts["log_members"])
+        .iter()
+        .map(|member| member.as_str().expect("a text").split(' ').next().expect("a name"))
+        .collect();
+    let log: &LocatedLog = &corpus.chains["ea2026"].run.block(5).logs[0];
+    let written: Value = serde_json::from_str(&log.to_json()).expect("JSON");
+    let mut members: Vec<_> = written.as_object().expect("an object").keys().collect();
+    members.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(members, expected);
+}

@@ -1,0 +1,143 @@
+//! What the library makes of a filter on a chain.
+
+use chainsieve::eth::audit::{Audit, AuditError, Question};
+use chainsieve::eth::bloom::Answer;
+use chainsieve::eth::chain_profile::ChainProfile;
+use chainsieve::eth::json::{Place, ValueProblem};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{
+    LogQuery, QueryJsonError, ResolveError, ResolvedBlocks, Semantics,
+};
+use chainsieve::simd::Backend;
+
+use crate::chains::Chain;
+
+pub(crate) const BOTH: [Semantics; 2] = [Semantics::Geth, Semantics::Alloy];
+
+/// A filter that was read, and the logs that it selects, in the order of the chain.
+pub(crate) struct Reading<'a> {
+    pub(crate) query: LogQuery,
+    pub(crate) semantics: Semantics,
+    pub(crate) blocks: ResolvedBlocks,
+    pub(crate) logs: Vec<&'a LocatedLog>,
+    /// Numbers of the blocks of the whole chain that the filters of their headers rule out.
+    pub(crate) ruled_out: Vec<u64>,
+}
+
+/// Why a filter selects nothing.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    Query(QueryJsonError),
+    Blocks(ResolveError),
+    Audit(AuditError),
+}
+
+impl<'a> Reading<'a> {
+    /// Reads a filter, resolves its blocks, and asks every log of the chain.
+    ///
+    /// # Panics
+    /// If the filter of a header rules out a log that matches.
+    pub(crate) fn of(chain: &'a Chain, json: &str, semantics: Semantics) -> Result<Self, Refusal> {
+        let query = LogQuery::from_json(json, semantics).map_err(Refusal::Query)?;
+        let blocks = query.resolve(&chain.heads()).map_err(Refusal::Blocks)?;
+        let mut reading =
+            Self { query, semantics, blocks, logs: Vec::new(), ruled_out: Vec::new() };
+        // A hash is resolved without the chain: that no block has it is found here.
+        let (anchors, profile) = ([chain.run.tip()], ChainProfile::ethereum());
+        Audit::new(reading.question(chain, &anchors, &profile), &[]).map_err(Refusal::Audit)?;
+        let compiled = reading.query.compile(Backend::best());
+        for block in &chain.run.blocks {
+            let bloom = block.view().logs_bloom();
+            let ruled_out = match bloom.bytes().map(|bloom| compiled.answer(bloom)) {
+                Some(Answer::No) => true,
+                Some(Answer::Maybe) => false,
+                other => panic!("block {}: {other:?}", block.number),
+            };
+            let matching =
+                block.logs.iter().filter(|log| reading.query.matches(&log.log, semantics));
+            let matching: Vec<_> = matching.collect();
+            assert!(matching.is_empty() || !ruled_out, "block {} is lost: {json}", block.number);
+            reading.ruled_out.extend(ruled_out.then_some(block.number));
+            if reading.blocks.contains(block.number, &block.hash) {
+                reading.logs.extend(matching);
+            }
+        }
+        Ok(reading)
+    }
+
+    /// What an audit by these rules is asked.
+    pub(crate) fn question<'q>(
+        &'q self,
+        chain: &'q Chain,
+        anchors: &'q [alloy_primitives::B256],
+        profile: &'q ChainProfile,
+    ) -> Question<'q> {
+        let Self { query, semantics, blocks, .. } = self;
+        let question = chain.run.question(query, anchors, profile);
+        Question { blocks: *blocks, semantics: *semantics, ..question }
+    }
+
+    /// The logs by block and index in the block, as the corpus names them.
+    pub(crate) fn places(&self) -> Vec<[u64; 2]> {
+        self.logs.iter().map(|log| [log.block_number, log.log_index]).collect()
+    }
+}
+
+impl Refusal {
+    /// Whether the filter could be read, and its blocks could not be named.
+    pub(crate) fn is_of_blocks(&self) -> bool {
+        !matches!(self, Self::Query(_))
+    }
+
+    /// Whether this is what the corpus says in these words.
+    ///
+    /// # Panics
+    /// At words that no test knows.
+    pub(crate) fn is(&self, said: &str) -> bool {
+        use QueryJsonError as Q;
+        use ValueProblem as P;
+        let value = match self {
+            Self::Query(Q::Value { place, problem }) => Some((place, problem)),
+            _ => None,
+        };
+        let of_field =
+            |field: &str| value.filter(|(Place { field: found, .. }, _)| *found == field);
+        let problem = |field| of_field(field).map(|(_, problem)| problem);
+        match said {
+            "more than four topics" => {
+                matches!(self, Self::Query(Q::TooManyPositions { found: 5 }))
+            }
+            "unknown field" => {
+                matches!(self, Self::Query(Q::UnknownField(field)) if field == "limit")
+            }
+            "blockHash with fromBlock or toBlock" => matches!(self, Self::Query(Q::HashAndRange)),
+            "hex number with leading zero digits" => {
+                matches!(problem("fromBlock"), Some(P::LeadingZero { .. }))
+            }
+            "block number" => {
+                matches!(problem("fromBlock"), Some(P::NotABlock { .. } | P::WrongKind { .. }))
+            }
+            "hex string without 0x prefix or empty" => {
+                matches!(problem("fromBlock"), Some(P::WrongKind { found: "a number", .. }))
+            }
+            "non-string address" => {
+                matches!(problem("address"), Some(P::WrongKind { found: "null", .. }))
+            }
+            "address length" => {
+                matches!(problem("address"), Some(P::Length { expected: 20, found: 1, .. }))
+            }
+            "topic length" => {
+                matches!(problem("topics"), Some(P::Length { expected: 32, found: 1, .. }))
+            }
+            "pending logs are not supported" => {
+                matches!(self, Self::Blocks(ResolveError::Pending))
+            }
+            "invalid block range" => matches!(self, Self::Blocks(ResolveError::Reversed { .. })),
+            "block range extends beyond current head block" => {
+                matches!(self, Self::Blocks(ResolveError::BeyondHead { .. }))
+            }
+            "unknown block" => matches!(self, Self::Audit(AuditError::NotOnChain { .. })),
+            other => panic!("no test knows the error {other:?}"),
+        }
+    }
+}
