@@ -10,7 +10,7 @@ use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
 use chainsieve::eth::scan::Scanner;
 use chainsieve::simd::Backend;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::linked::{self, Bounds};
 use super::query;
@@ -251,7 +251,6 @@ impl Scan {
         let (last, last_hash) = self.last.unwrap_or_default();
         let first = self.first.unwrap_or_default();
         let warnings = self.warnings();
-        let query: Value = serde_json::from_str(&self.query.to_json()).unwrap_or_default();
         let mut json = json!({
             "blocks": blocks,
             "first": first,
@@ -263,8 +262,8 @@ impl Scan {
             "rate": rate,
             "fill": self.fills.mean_fill(),
             "anchored_to": self.anchored_to,
-            "query": query,
-            "semantics": args.query.semantics.name(),
+            "query": self.query,
+            "semantics": args.query.semantics.rules(),
             "warnings": warnings,
         });
         if let Some(provider) = &self.provider {

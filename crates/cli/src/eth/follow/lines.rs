@@ -1,11 +1,10 @@
 //! The lines that are printed: what is followed, logs, what was removed, how far it is.
 
-use chainsieve::eth::chain_profile::BloomSoundness;
 use chainsieve::eth::follow::{Config, NextBlocks, Note, Removed, Started};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::BlockSelection;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::output::{self, count, grouped};
 
@@ -19,7 +18,7 @@ pub(super) fn of_start(
     provider: &str,
     warnings: &[String],
 ) -> anyhow::Result<String> {
-    let query = config.query.clone().in_blocks(BlockSelection::default()).to_json();
+    let query = config.query.clone().in_blocks(BlockSelection::default());
     let line = json!({ "follow": {
         "chain_id": config.chain_id,
         "chain": config.profile.name(),
@@ -27,12 +26,12 @@ pub(super) fn of_start(
         "from": started.from,
         "to": started.to,
         "resumed": started.resumed.map(|last| last.number),
-        "bloom": soundness(config.profile.at(started.from).bloom),
+        "bloom": config.profile.at(started.from).bloom,
         "anchors": started.anchors,
         "confirmations": config.confirmations,
         "keep": config.keep,
         "index_to": started.index_to,
-        "query": serde_json::from_str::<Value>(&query)?,
+        "query": query,
         "semantics": config.semantics,
         "warnings": warnings,
     }});
@@ -45,17 +44,8 @@ pub(super) fn note_of_start(started: &Started, config: &Config) -> String {
         Some(last) => format!("on from block {}, {}", grouped(last.number), last.hash),
         None => format!("from block {}", grouped(started.from)),
     };
-    let filters = soundness(config.profile.at(started.from).bloom);
+    let filters = config.profile.at(started.from).bloom;
     format!("chain {}, filters {filters}, {from}", config.chain_id)
-}
-
-fn soundness(bloom: BloomSoundness) -> &'static str {
-    match bloom {
-        BloomSoundness::Exact => "exact",
-        BloomSoundness::Superset => "superset",
-        BloomSoundness::Absent => "absent",
-        BloomSoundness::Unsound => "unsound",
-    }
 }
 
 pub(super) fn of_removed(removed: &Removed, json: bool) -> String {

@@ -6,7 +6,6 @@ use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log::LocatedLog;
 use serde_json::{Value, json};
 
-use crate::eth::audit::findings::log_json;
 use crate::output::{Page, count, grouped};
 
 /// Rows of a page, and logs in JSON.
@@ -79,14 +78,11 @@ impl Compared<'_> {
     }
 
     pub(super) fn json(&self) -> Value {
-        let list = |logs: &[&LocatedLog]| -> Vec<Value> {
-            logs.iter().take(LISTED).map(|log| log_json(log)).collect()
-        };
         let [first, second] = &self.only;
         json!({
             "same": self.same(),
-            "only_a": list(first),
-            "only_b": list(second),
+            "only_a": first.iter().take(LISTED).collect::<Vec<_>>(),
+            "only_b": second.iter().take(LISTED).collect::<Vec<_>>(),
         })
     }
 }

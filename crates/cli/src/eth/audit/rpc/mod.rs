@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::evidence::Feed;
 use super::show::{Answered, Shown};
-use super::{issue, wanted, write_wanted};
+use super::{issue, write_wanted};
 use crate::args::eth::AuditArgs;
 use crate::eth::rpc::{Asked, Provider, end_of_headers, resolve};
 use crate::eth::{profile, query};
@@ -125,8 +125,8 @@ fn judge(args: &AuditArgs, providers: &[Provider], asking: Asking) -> anyhow::Re
     let mut audits = begun.collect::<Result<Vec<_>, _>>()?;
     let mut kept = Vec::new();
     let mut own_warnings = Vec::new();
-    for ((audit, question), logs) in audits.iter_mut().zip(&questions).zip(&logs) {
-        let mut feed = Feed::new(audit, question, logs, args.embed);
+    for (audit, logs) in audits.iter_mut().zip(&logs) {
+        let mut feed = Feed::new(audit, chain, logs, args.embed);
         feed.receipts(&args.receipts)?;
         feed.transactions(&args.transactions)?;
         let (given, warnings) = feed.end();
@@ -140,7 +140,7 @@ fn judge(args: &AuditArgs, providers: &[Provider], asking: Asking) -> anyhow::Re
     }
     kept.extend(fetched.kept);
     warnings.extend(fetched.warnings);
-    let missing = audits.first().map(wanted).unwrap_or_default();
+    let missing: Vec<_> = audits.first().into_iter().flat_map(Audit::open).collect();
     if let Some(path) = &args.wanted {
         write_wanted(path, &missing)?;
     }
@@ -160,7 +160,6 @@ fn judge(args: &AuditArgs, providers: &[Provider], asking: Asking) -> anyhow::Re
         shown.push(Shown {
             report,
             question,
-            semantics: args.query.semantics.name(),
             logs,
             wanted: &missing,
             certificate,

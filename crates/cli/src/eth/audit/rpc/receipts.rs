@@ -39,11 +39,7 @@ pub(super) struct Fetched {
 
 /// The blocks that any of the audits wants receipts of.
 fn wanted(audits: &[Audit<'_>]) -> BTreeMap<u64, B256> {
-    let open = audits.iter().flat_map(Audit::open).filter_map(|action| match action {
-        Action::FetchReceipts { number, block_hash } => Some((number, block_hash)),
-        _ => None,
-    });
-    open.collect()
+    audits.iter().flat_map(Audit::open).map(|block| (block.number, block.hash)).collect()
 }
 
 /// Asks the providers for the receipts that the audits want, one after the other: what one gives
