@@ -186,7 +186,7 @@ impl<'a> Driver<'a> {
         }
         if self.json {
             let name = self.provider.name();
-            let text = lines::of_start(&started, config, &name, &self.warnings)?;
+            let text = lines::of_start(&started, config, &name, &self.warnings);
             self.put(&text)?;
         } else {
             print_note(&format!(

@@ -17,7 +17,7 @@ pub(super) fn of_start(
     config: &Config,
     provider: &str,
     warnings: &[String],
-) -> anyhow::Result<String> {
+) -> String {
     let query = config.query.clone().in_blocks(BlockSelection::default());
     let line = json!({ "follow": {
         "chain_id": config.chain_id,
@@ -35,7 +35,7 @@ pub(super) fn of_start(
         "semantics": config.semantics,
         "warnings": warnings,
     }});
-    Ok(format!("{line}\n"))
+    format!("{line}\n")
 }
 
 /// What people are told at the start.
