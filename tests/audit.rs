@@ -9,6 +9,8 @@ mod certificates;
 mod corpus_index;
 #[path = "audit/evidence.rs"]
 mod evidence;
+#[path = "audit/json.rs"]
+mod json;
 #[path = "audit/lies.rs"]
 mod lies;
 #[path = "audit/naive.rs"]

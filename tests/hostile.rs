@@ -19,6 +19,8 @@ mod eth_fixtures;
 mod eth_headers;
 #[path = "hostile/eth_index.rs"]
 mod eth_index;
+#[path = "hostile/eth_reports.rs"]
+mod eth_reports;
 #[path = "hostile/filter_container.rs"]
 mod filter_container;
 #[path = "hostile/filter_scan.rs"]

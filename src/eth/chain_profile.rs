@@ -16,9 +16,12 @@
 use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
-/// How the filter of a header relates to the logs of its block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// How the filter of a header relates to the logs of its block. As `serde` and as text it is the
+/// name in lower case, as `exact`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BloomSoundness {
     /// It has the bits of the block's logs and no other.
     Exact,
@@ -34,6 +37,17 @@ impl BloomSoundness {
     /// Whether the "no" of such a filter proves that a log is not in the block.
     pub const fn proves_absence(self) -> bool {
         matches!(self, Self::Exact | Self::Superset)
+    }
+}
+
+impl fmt::Display for BloomSoundness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exact => "exact",
+            Self::Superset => "superset",
+            Self::Absent => "absent",
+            Self::Unsound => "unsound",
+        })
     }
 }
 

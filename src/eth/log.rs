@@ -1,14 +1,13 @@
 //! A log with its place in the chain, as `eth_getLogs` returns it.
 
-use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;
 
-use alloy_primitives::{Address, B256, Bytes, Log};
+use alloy_primitives::{Address, B256, Bytes, Log, U64};
 use alloy_rlp::Encodable as _;
-use serde::de::{Deserialize as _, DeserializeSeed as _, Deserializer as _};
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed as _, Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::eth::json::{
     self, Fields, ObjectOf, Place, Prefix, Shape, ValueProblem, fixed_bytes, number,
@@ -17,6 +16,9 @@ use crate::eth::log_query::MAX_TOPICS;
 use crate::hash::keccak256;
 
 /// A log and what its source says of its place. Nothing of it is verified by being here.
+///
+/// As `serde` it is the object that `eth_getLogs` returns, in the form of
+/// [`to_json`](Self::to_json), and is read as by [`from_json`](Self::from_json).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocatedLog {
     /// Address, topics and data.
@@ -167,24 +169,7 @@ impl LocatedLog {
     /// The log as one JSON object without white space, its fields in the order in which geth
     /// writes them, what the source did not give left out.
     pub fn to_json(&self) -> String {
-        let topics: Vec<String> =
-            self.log.topics().iter().map(|topic| format!(r#""{topic}""#)).collect();
-        let optional = |name: &str, value: Option<String>| {
-            value.map_or_else(String::new, |value| format!(r#""{name}":"{value}","#))
-        };
-        format!(
-            r#"{{"address":"{:#x}","topics":[{}],"data":"{}","blockNumber":"{:#x}",{}"transactionIndex":"{:#x}","blockHash":"{}",{}"logIndex":"{:#x}","removed":{}}}"#,
-            self.log.address,
-            topics.join(","),
-            self.log.data.data,
-            self.block_number,
-            optional("transactionHash", self.transaction_hash.map(|hash| hash.to_string())),
-            self.transaction_index,
-            self.block_hash,
-            optional("blockTimestamp", self.block_timestamp.map(|time| format!("{time:#x}"))),
-            self.log_index,
-            self.removed,
-        )
+        serde_json::to_string(self).expect("strings, a list of them and a truth value")
     }
 
     /// What a digest covers, as an RLP list.
@@ -205,6 +190,47 @@ impl LocatedLog {
         self.log.address.encode(out);
         alloy_rlp::encode_list::<_, B256>(topics, out);
         self.log.data.data.encode(out);
+    }
+}
+
+impl Serialize for LocatedLog {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Written<'a> {
+            address: Address,
+            topics: &'a [B256],
+            data: &'a Bytes,
+            block_number: U64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            transaction_hash: Option<B256>,
+            transaction_index: U64,
+            block_hash: B256,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            block_timestamp: Option<U64>,
+            log_index: U64,
+            removed: bool,
+        }
+        let written = Written {
+            address: self.log.address,
+            topics: self.log.topics(),
+            data: &self.log.data.data,
+            block_number: U64::from(self.block_number),
+            transaction_hash: self.transaction_hash,
+            transaction_index: U64::from(self.transaction_index),
+            block_hash: self.block_hash,
+            block_timestamp: self.block_timestamp.map(U64::from),
+            log_index: U64::from(self.log_index),
+            removed: self.removed,
+        };
+        written.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for LocatedLog {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = ObjectOf(FIELDS).deserialize(deserializer)?;
+        Self::from_fields(&fields).map_err(D::Error::custom)
     }
 }
 

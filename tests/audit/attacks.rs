@@ -118,7 +118,8 @@ fn a_timestamp_of_zero_is_neither_true_nor_a_lie() {
     assert_eq!(run.audit(&query, &answer).status(), Status::Complete);
     answer[3].block_timestamp = Some(0);
     let report = run.audit(&query, &answer);
-    let field = WrongField::ZeroTimestamp { actual: run.block(101).view().timestamp() };
+    let actual = run.block(101).view().timestamp();
+    let field = WrongField::BlockTimestamp { answered: 0, actual };
     assert_eq!(report.findings[0].kind, FindingKind::WrongField { at: 3, field });
     assert_eq!((report.findings.len(), report.status()), (1, Status::Undecided));
     answer[3].block_timestamp = Some(1);

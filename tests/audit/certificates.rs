@@ -48,7 +48,7 @@ impl Issued {
     /// The numbers of the blocks whose receipts are needed.
     fn examined(&self) -> Vec<u64> {
         let audit = Audit::new(self.question(), &[]).expect("the chain covers the range");
-        audit.finish().examined().iter().map(|(number, _)| *number).collect()
+        audit.finish().examined().iter().map(|examined| examined.block.number).collect()
     }
 
     fn full(&self) -> Certificate {

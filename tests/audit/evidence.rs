@@ -195,7 +195,7 @@ fn wrong_receipts_are_rejected_and_wanted_again() {
     run.send(&mut audit, |_| true);
     // What is settled stays so.
     assert_eq!(audit.handle(Event::Receipts { block_hash, receipts: &other }), []);
-    audit.handle(Event::ReceiptsUnavailable { block_hash });
+    let _ = audit.handle(Event::ReceiptsUnavailable { block_hash });
     assert_eq!(audit.finish().status(), Status::Complete);
 }
 
@@ -219,7 +219,7 @@ fn receipts_without_post_states_decide_nothing() {
     // From another source they decide.
     run.send(&mut audit, |_| true);
     let receipts = &run.blocks[0].receipts;
-    audit.handle(Event::Receipts { block_hash, receipts });
+    let _ = audit.handle(Event::Receipts { block_hash, receipts });
     assert_eq!(audit.finish().status(), Status::Complete);
     assert_ne!(dropped.tip(), run.tip());
 }
@@ -262,7 +262,7 @@ fn too_few_receipts_of_a_later_block_are_rejected() {
             }
             assert_eq!(audit.open().count(), usize::from(is_rejected));
         }
-        audit.handle(Event::Receipts { block_hash, receipts: &run.blocks[0].receipts });
+        let _ = audit.handle(Event::Receipts { block_hash, receipts: &run.blocks[0].receipts });
         assert_eq!(audit.finish().status(), Status::Complete);
     }
 }

@@ -188,7 +188,10 @@ fn found(report: &AuditReport) -> Vec<Expected> {
             FindingKind::ForgedLog(forged) => Expected::Forged(forged.at),
             FindingKind::WrongField { at, field } => match *field {
                 WrongField::BlockNumber { actual } => Expected::Number(*at, actual),
-                WrongField::BlockTimestamp { actual } => Expected::Timestamp(*at, actual),
+                WrongField::BlockTimestamp { answered, actual } => {
+                    assert_ne!(answered, actual);
+                    Expected::Timestamp(*at, actual)
+                }
                 WrongField::TransactionIndex { actual } => Expected::Transaction(*at, actual),
                 WrongField::LogIndex { actual } => Expected::Index(*at, actual),
                 other => panic!("{other:?}"),

@@ -65,7 +65,7 @@ impl Asked {
             .collect();
         assert_eq!(logs.len(), 28);
         let mut audit = Audit::new(question, &logs).expect("a question");
-        audit.handle(Event::Receipts { block_hash: anchor, receipts: &self.receipts });
+        let _ = audit.handle(Event::Receipts { block_hash: anchor, receipts: &self.receipts });
         let report = audit.finish();
         let header = HeaderView::decode(&self.header).expect("a header");
         Certificate::from_report(&question, &report, &logs)

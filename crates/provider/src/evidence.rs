@@ -42,11 +42,7 @@ pub struct Fetched {
 
 /// The blocks of which any of the audits wants receipts.
 fn wanted(audits: &[Audit<'_>]) -> BTreeMap<u64, B256> {
-    let open = audits.iter().flat_map(Audit::open).filter_map(|action| match action {
-        Action::FetchReceipts { number, block_hash } => Some((number, block_hash)),
-        _ => None,
-    });
-    open.collect()
+    audits.iter().flat_map(Audit::open).map(|block| (block.number, block.hash)).collect()
 }
 
 fn refs(wanted: BTreeMap<u64, B256>) -> Vec<BlockRef> {

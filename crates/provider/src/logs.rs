@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use chainsieve::eth::audit::{AuditReport, Undecidable, Verdict};
+use chainsieve::eth::audit::{AuditReport, Examined, Undecidable, Verdict};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use thiserror::Error;
@@ -71,7 +71,7 @@ impl ProvenLogs {
         report: &AuditReport,
         logs: Vec<LocatedLog>,
     ) -> Result<Self, LogsError> {
-        let is_verified = |(_, verdict): &&(u64, Verdict)| *verdict == Verdict::CheckedByReceipts;
+        let is_verified = |block: &&Examined| block.verdict == Verdict::CheckedByReceipts;
         let mut warnings = asking.warnings.clone();
         warnings.extend(fetched.warnings);
         let proven = Self {

@@ -100,10 +100,7 @@ impl<'a> Answer<'a> {
             if let (Some(said), Some(actual)) = (log.block_timestamp, block.map(|b| b.timestamp))
                 && said != actual
             {
-                let field = match said {
-                    0 => WrongField::ZeroTimestamp { actual },
-                    _ => WrongField::BlockTimestamp { actual },
-                };
+                let field = WrongField::BlockTimestamp { answered: said, actual };
                 found(grounds, FindingKind::WrongField { at, field });
             }
             if range.contains(&number) {

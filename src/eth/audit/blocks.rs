@@ -108,9 +108,13 @@ impl Blocks {
         self.contradicted.push(number);
     }
 
-    /// The stretches of the profile that a block has shown to be wrong.
-    pub(super) fn unsound_stretches(&self, profile: &ChainProfile) -> Vec<RangeInclusive<u64>> {
-        let all = stretches(profile, &(0..=u64::MAX));
+    /// The parts of the range of which the profile says what a block has shown to be wrong.
+    pub(super) fn unsound_parts(
+        &self,
+        profile: &ChainProfile,
+        range: &RangeInclusive<u64>,
+    ) -> Vec<RangeInclusive<u64>> {
+        let all = stretches(profile, range);
         let wrong = |numbers: &RangeInclusive<u64>| {
             self.contradicted.iter().any(|number| numbers.contains(number))
         };

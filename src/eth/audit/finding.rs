@@ -1,35 +1,58 @@
 //! What is wrong with an answer.
 
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
 
 use alloy_primitives::B256;
+use serde::{Deserialize, Serialize};
 
 use super::{ForgedLog, OmittedLog};
 use crate::eth::chain_profile::BloomSoundness;
 use crate::eth::log::LocatedLog;
+use crate::eth::receipts::ReceiptProof;
 
 /// Something about an answer that is not as it would be if it were complete and true.
 ///
 /// It speaks of a set of logs relative to a chain. Whose answer that is, nothing here shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// [`Display`](fmt::Display) says it in a line.
+///
+/// # JSON
+/// As `serde` it is one object. Numbers are JSON numbers; hashes, logs and the nodes of proofs are
+/// as in JSON-RPC.
+///
+/// | member | value |
+/// |---|---|
+/// | `block` | [number](Self::block) or null |
+/// | `grounds` | `"answer"`, `"anchored"` or `"unanchored"` ([`Grounds`]) |
+/// | `kind` | the name of the [`FindingKind`], as `"omitted_log"` |
+/// | the rest | the members that the table of [`FindingKind`] has for this kind |
+///
+/// Other members are ignored. Nothing is verified by being read: an omission or a forgery is
+/// shown by [`OmittedLog::verify`] or [`ForgedLog::verify`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Number of the block on the chain; none where the finding belongs to no block of it.
     pub block: Option<u64>,
     /// What shows it.
     pub grounds: Grounds,
     /// What it is.
+    #[serde(flatten)]
     pub kind: FindingKind,
 }
 
 impl Finding {
-    /// Whether the answer is proven not to be the right one: an omission, a forgery, a wrong
-    /// field (a timestamp of zero is none), a log twice or one that was not asked for, and not only relative to headers above
-    /// the anchor.
+    /// Whether the answer is proven not to be the right one: an omission, a forgery, a wrong field
+    /// (other than a timestamp of zero), a log twice or one that was not asked for, and not only
+    /// relative to headers above the anchor.
     pub fn is_proof(&self) -> bool {
         self.grounds != Grounds::Unanchored
             && match self.kind {
                 FindingKind::WrongField { field, .. } => {
-                    !matches!(field, WrongField::ZeroTimestamp { .. })
+                    !matches!(field, WrongField::BlockTimestamp { answered: 0, .. })
                 }
                 FindingKind::OmittedLog(_)
                 | FindingKind::ForgedLog(_)
@@ -61,8 +84,9 @@ impl Finding {
     }
 }
 
-/// What shows a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What shows a finding. As `serde` it is the name in lower case, as `"anchored"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Grounds {
     /// The query and the answer alone.
     Answer,
@@ -82,8 +106,22 @@ impl Grounds {
     }
 }
 
-/// The kinds of findings. `at` is an index into the answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The kinds of findings. `at` is an index into the answer, from 0.
+///
+/// # JSON
+/// As `serde` it is an object with the kind's name and the kind's members:
+///
+/// | `kind` | other members |
+/// |---|---|
+/// | `omitted_log` | those of an [`OmittedLog`] |
+/// | `forged_log` | those of a [`ForgedLog`] |
+/// | `wrong_field` | `at`, and those of a [`WrongField`] |
+/// | `duplicate` | `at`, `first` |
+/// | `not_matching`, `out_of_range`, `beyond_tag`, `other_fork`, `removed` | `at` |
+/// | `arity_dependent` | `at` (number or null), `log` ([`LocatedLog`]) |
+/// | `profile_contradicted` | `claimed` ([`BloomSoundness`]), `missing_bits`, `extra_bits` |
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
     /// A log that the block has and the query wants is not in the answer.
@@ -96,6 +134,7 @@ pub enum FindingKind {
         /// Which log.
         at: usize,
         /// Which field, and what is right.
+        #[serde(flatten)]
         field: WrongField,
     },
     /// The same log of the same block for a second time.
@@ -158,7 +197,13 @@ pub enum FindingKind {
 }
 
 /// A field of a log that is otherwise in the block, with the right value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// # JSON
+/// As `serde` it is an object: `field` is the field's name in JSON-RPC, as `"logIndex"`, and
+/// `actual` the right value: a JSON number, or for `"transactionHash"` a hash or null.
+/// `"blockTimestamp"` has `answered` too, a JSON number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "field", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum WrongField {
     /// `blockNumber`: the block with the log's `blockHash` has another.
@@ -168,12 +213,9 @@ pub enum WrongField {
     },
     /// `blockTimestamp`.
     BlockTimestamp {
-        /// The block's, in seconds.
-        actual: u64,
-    },
-    /// `blockTimestamp` is 0, as some nodes write that don't fill it in: proves nothing against the
-    /// answer, but nobody should read it.
-    ZeroTimestamp {
+        /// The answer's, in seconds. Some nodes write 0 where they don't fill it in: it proves
+        /// nothing against the answer, but nobody should read it.
+        answered: u64,
         /// The block's, in seconds.
         actual: u64,
     },
@@ -195,7 +237,12 @@ pub enum WrongField {
 }
 
 /// How a forgery is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// # JSON
+/// As `serde` it is an object: `shown_by` is `"bloom"` or `"receipts"`, and `receipt_proof` the
+/// [proof](ReceiptProof), where there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "shown_by", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Forgery {
     /// The header's filter lacks bits of the log: the header shows it, if its filter is what the
@@ -204,6 +251,100 @@ pub enum Forgery {
     /// The block's receipts don't have the log.
     Receipts {
         /// The proof of the receipt in which it would be; none if there is none of this index.
-        proof: Option<alloc::sync::Arc<crate::eth::receipts::ReceiptProof>>,
+        #[serde(rename = "receipt_proof", default, skip_serializing_if = "Option::is_none")]
+        proof: Option<Arc<ReceiptProof>>,
     },
+}
+
+/// What is wrong, and what shows it, as `twice: log 5 of the answer is log 3 again`.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+impl fmt::Display for FindingKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OmittedLog(omitted) => {
+                write!(f, "omitted: {}; {}", place(&omitted.log), proven(&omitted.proof))
+            }
+            Self::ForgedLog(forged) => {
+                let ForgedLog { at, log, forgery, .. } = &**forged;
+                write!(f, "forged: log {at} of the answer, {}; {forgery}", place(log))
+            }
+            Self::WrongField { at, field } => write!(f, "wrong: log {at} of the answer: {field}"),
+            Self::Duplicate { at, first } => {
+                write!(f, "twice: log {at} of the answer is log {first} again")
+            }
+            Self::NotMatching { at } => {
+                write!(f, "not asked for: log {at} of the answer does not match the query")
+            }
+            Self::OutOfRange { at } => {
+                write!(f, "not asked for: log {at} of the answer is of a block outside the range")
+            }
+            Self::BeyondTag { at } => write!(
+                f,
+                "beyond a tag: log {at} of the answer is of a block outside what the tag was taken \
+                 for"
+            ),
+            Self::OtherFork { at } => write!(
+                f,
+                "of another fork: the block of log {at} of the answer is not on this chain"
+            ),
+            Self::ArityDependent { at: Some(at), .. } => {
+                write!(f, "by other rules: log {at} of the answer matches by them alone")
+            }
+            Self::ArityDependent { at: None, log } => {
+                write!(f, "by other rules: {} is rightly missing by them", place(log))
+            }
+            Self::Removed { at } => {
+                write!(f, "removed: log {at} of the answer says that its block left the chain")
+            }
+            Self::ProfileContradicted { claimed, missing_bits, extra_bits } => write!(
+                f,
+                "the filter is not {claimed} as the chain's profile says: {missing_bits} bits \
+                 missing, {extra_bits} too many"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for WrongField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BlockNumber { actual } => write!(f, "blockNumber is {actual}"),
+            Self::BlockTimestamp { answered: 0, actual } => {
+                write!(f, "blockTimestamp is {actual}, not filled in by the node, perhaps")
+            }
+            Self::BlockTimestamp { actual, .. } => write!(f, "blockTimestamp is {actual}"),
+            Self::TransactionIndex { actual } => write!(f, "transactionIndex is {actual}"),
+            Self::LogIndex { actual } => write!(f, "logIndex is {actual}"),
+            Self::TransactionHash { actual: Some(actual) } => {
+                write!(f, "transactionHash is {actual}")
+            }
+            Self::TransactionHash { actual: None } => f.write_str("there is no such transaction"),
+        }
+    }
+}
+
+impl fmt::Display for Forgery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bloom => f.write_str("the header's filter lacks its bits"),
+            Self::Receipts { proof: Some(proof) } => {
+                write!(f, "not in the receipt; {}", proven(proof))
+            }
+            Self::Receipts { proof: None } => f.write_str("the block has no such transaction"),
+        }
+    }
+}
+
+fn place(log: &LocatedLog) -> String {
+    format!("log {} (transaction {}) of {}", log.log_index, log.transaction_index, log.log.address)
+}
+
+fn proven(proof: &ReceiptProof) -> String {
+    let nodes = proof.nodes.len();
+    format!("receipt {} is proven by {nodes} nodes of the trie", proof.transaction_index)
 }

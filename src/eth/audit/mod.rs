@@ -10,6 +10,16 @@
 //! A returned log explains nothing about its neighbours (a second log of the same address and
 //! topics adds no bit), so every block that may hold a match needs all its receipts.
 //!
+//! # How to drive it
+//! 1. Make an [`Audit`] from a [`Question`] and the answer, and send [`Event::Begin`].
+//! 2. Carry out each [`Action`]: for [`Action::FetchReceipts`] send what comes as
+//!    [`Event::Receipts`], or give up with [`Event::ReceiptsUnavailable`].
+//! 3. Which blocks are still open is asked of the audit ([`open`](Audit::open),
+//!    [`is_open`](Audit::is_open)); [`finish`](Audit::finish) ends it at any time.
+//!
+//! Reports and findings are `serde`: what is stored can be read and its evidence verified again.
+//! The JSON of each type is in its documentation.
+//!
 //! # What is claimed, and what is not
 //! - **Relative to the chain.** A verdict or finding holds for the chain that ends at the anchor.
 //!   Headers above the highest anchor are [`Unanchored`](Undecidable::Unanchored): whatever is
@@ -50,7 +60,7 @@ use alloy_trie::EMPTY_ROOT_HASH;
 use alloy_trie::root::ordered_trie_root_with_encoder;
 
 use crate::eth::chain_profile::ChainProfile;
-use crate::eth::header::{ChainBlock, HeaderChain};
+use crate::eth::header::{BlockRef, ChainBlock, HeaderChain};
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, ResolvedBlocks, Semantics};
 use crate::eth::receipts::{BlockReceipts, VerifiedReceipts, VerifyError};
@@ -59,7 +69,7 @@ use answer::Answer;
 use blocks::{Blocks, State};
 pub use finding::{Finding, FindingKind, Forgery, Grounds, WrongField};
 pub use proof::{EvidenceError, ForgedLog, OmittedLog};
-pub use report::{AuditReport, Counts, Status, Undecidable, Verdict};
+pub use report::{AuditReport, Counts, Examined, Status, Undecidable, Verdict};
 
 /// What was asked, and what is trusted.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +134,9 @@ pub enum AuditError {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// The first event: asks for the receipts of each [open](Audit::open) block. Sent again, it asks
+    /// again for what is still missing.
+    Begin,
     /// Somebody sent the receipts of a block.
     Receipts {
         /// Hash of the block.
@@ -199,7 +212,7 @@ pub enum Rejection {
 /// ```
 /// # use chainsieve::eth::header::{HeaderBuf, HeaderChain};
 /// # use chainsieve::eth::receipts::BlockReceipts;
-/// use chainsieve::eth::audit::{Audit, Event, Question, Status};
+/// use chainsieve::eth::audit::{Action, Audit, Event, Question, Status};
 /// use chainsieve::eth::chain_profile::ChainProfile;
 /// use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 ///
@@ -230,8 +243,11 @@ pub enum Rejection {
 ///     profile: &ChainProfile::ethereum(),
 /// };
 /// let mut audit = Audit::new(question, &[])?;
-/// assert_eq!(audit.open().count(), 1);
-/// audit.handle(Event::Receipts { block_hash: trusted, receipts: &receipts });
+/// for action in audit.handle(Event::Begin) {
+///     let Action::FetchReceipts { block_hash, .. } = action else { continue };
+///     # assert_eq!(block_hash, trusted);
+///     let _ = audit.handle(Event::Receipts { block_hash, receipts: &receipts });
+/// }
 /// let report = audit.finish();
 /// assert_eq!(report.status(), Status::Wrong);
 /// // Each missing log with a proof for whoever trusts the block's hash.
@@ -267,7 +283,11 @@ impl<'a> Audit<'a> {
         Self::begin(question, logs, None)
     }
 
-    /// Collects the logs that the query wants from receipts, where there is no answer.
+    /// Collects the logs that the query wants from receipts, where there is no answer:
+    /// [`finish_collecting`](Self::finish_collecting) returns them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
     pub fn collecting(question: Question<'a>) -> Result<Self, AuditError> {
         Self::begin(question, &[], Some(Vec::new()))
     }
@@ -287,12 +307,16 @@ impl<'a> Audit<'a> {
         Ok(audit)
     }
 
-    /// The blocks whose receipts are still wanted, each as [`Action::FetchReceipts`], in order.
-    pub fn open(&self) -> impl Iterator<Item = Action> {
+    /// The blocks whose receipts are still missing, and not given up, in order.
+    pub fn open(&self) -> impl Iterator<Item = BlockRef> {
         self.blocks.open().filter_map(|number| {
-            let block_hash = self.question.chain.block(number)?.hash;
-            Some(Action::FetchReceipts { number, block_hash })
+            Some(BlockRef { number, hash: self.question.chain.block(number)?.hash })
         })
+    }
+
+    /// Whether the receipts of the block with this hash are still missing, and not given up.
+    pub fn is_open(&self, block_hash: B256) -> bool {
+        self.examined(block_hash).is_some_and(|(_, state)| state == State::Open)
     }
 
     /// Takes note of an event; returns what follows from it. Receipts that are not the block's
@@ -301,8 +325,16 @@ impl<'a> Audit<'a> {
     /// # Cost
     /// Receipts: their hashes, and a proof for each receipt of which something is missing or
     /// forged. Nothing of them is kept but the findings.
+    #[must_use]
     pub fn handle(&mut self, event: Event<'_>) -> Vec<Action> {
         match event {
+            Event::Begin => {
+                let fetch = |BlockRef { number, hash: block_hash }| Action::FetchReceipts {
+                    number,
+                    block_hash,
+                };
+                self.open().map(fetch).collect()
+            }
             Event::Receipts { block_hash, receipts } => self.receipts(block_hash, receipts),
             Event::ReceiptsUnavailable { block_hash } => match self.examined(block_hash) {
                 None => unknown(block_hash),
@@ -319,20 +351,32 @@ impl<'a> Audit<'a> {
 
     /// Ends the audit. Blocks that are still open are undecided.
     pub fn finish(self) -> AuditReport {
-        self.finish_collecting().0
+        self.end().0
     }
 
-    /// Ends the audit; returns what was collected besides, in the order of the chain.
-    pub fn finish_collecting(mut self) -> (AuditReport, Vec<LocatedLog>) {
-        let unsound = self.blocks.unsound_stretches(self.question.profile);
+    /// Ends an audit that [collects](Self::collecting); returns the logs of the blocks that were
+    /// checked by their receipts besides, in the order of the chain. They are all if the report has
+    /// no undecided block.
+    pub fn finish_collecting(self) -> (AuditReport, Vec<LocatedLog>) {
+        let (report, collected, _) = self.end();
+        (report, collected)
+    }
+
+    /// Ends the audit; returns besides what was collected, in the order of the chain, and whether
+    /// the receipts of all examined blocks came and have every log that nodes return, anchored or
+    /// not.
+    pub(crate) fn end(mut self) -> (AuditReport, Vec<LocatedLog>, bool) {
+        let unsound = self.blocks.unsound_parts(self.question.profile, &self.range);
         let (anchored_to, blocks) = (self.anchored_to, &self.blocks);
         self.answer.finish(&self.question, anchored_to, blocks, &unsound, &mut self.findings);
         let unbound = self.answer.unbound_transaction_hashes();
-        let report =
-            AuditReport::new(self.range, anchored_to, blocks, unsound, self.findings, unbound);
+        let is_whole = blocks.are_all_checked() && unsound.is_empty();
         let mut collected = self.collected.unwrap_or_default();
         collected.sort_by_key(|log| (log.block_number, log.log_index));
-        (report, collected)
+        let on_chain = (self.question.chain, blocks);
+        let report =
+            AuditReport::new(self.range, anchored_to, on_chain, unsound, self.findings, unbound);
+        (report, collected, is_whole)
     }
 
     /// A block of the range without receipts needs none sent.

@@ -1,8 +1,10 @@
 //! Findings that others can verify, who have the header and the answer.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Log};
+use serde::{Deserialize, Serialize};
 
 use super::Forgery;
 use crate::eth::bloom;
@@ -12,7 +14,11 @@ use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::{ProofError, Receipt, ReceiptProof};
 
 /// A log that a block has, a query wants and an answer lacks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// # JSON
+/// As `serde` it is an object: `log` as a [`LocatedLog`], `index_in_receipt` as a JSON number,
+/// `receipt_proof` as a [`ReceiptProof`]. Other members are ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OmittedLog {
     /// The log and its place, as far as header and receipts say it: without the transaction's
     /// hash.
@@ -20,20 +26,28 @@ pub struct OmittedLog {
     /// Which log of its receipt it is, from 0.
     pub index_in_receipt: usize,
     /// The proof of the receipt.
-    pub proof: alloc::sync::Arc<ReceiptProof>,
+    #[serde(rename = "receipt_proof")]
+    pub proof: Arc<ReceiptProof>,
 }
 
 /// A log of an answer that its block does not have.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// # JSON
+/// As `serde` it is an object: `at` as a JSON number, `log` as a [`LocatedLog`], the members of the
+/// [`Forgery`], and `instead`, where there is one: an object with `address`, `topics` and `data`
+/// as in JSON-RPC. Other members are ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgedLog {
     /// Its index in the answer.
     pub at: usize,
     /// The log as it was answered.
     pub log: LocatedLog,
     /// How it is shown.
+    #[serde(flatten)]
     pub forgery: Forgery,
     /// The log that the block has at this log index, if its receipts are known and it is of the
     /// same transaction: what was altered, perhaps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Log>,
 }
 

@@ -1,17 +1,18 @@
 //! Certificates as JSON.
 
+use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
-use core::fmt::Write as _;
+use core::fmt::Display;
 
-use alloy_primitives::{B256, Bytes};
-use serde_json::value::RawValue;
+use alloy_primitives::{B256, Bytes, U64};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Certificate, FORMAT, VERSION};
 use crate::eth::json::{self, Prefix, ValueProblem, excerpt};
-use crate::eth::log_query::{LogQuery, QueryJsonError, Semantics};
+use crate::eth::log_query::{LogQuery, QueryJsonError, Semantics, read_query};
 
 /// Why a text is no certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,58 +46,128 @@ pub enum CertificateJsonError {
     ReceiptsTwice(B256),
 }
 
-#[derive(serde::Deserialize)]
+/// What every version of the format has.
+#[derive(Deserialize)]
 struct Head {
     format: String,
     version: u64,
 }
 
-#[derive(serde::Deserialize)]
+impl Head {
+    fn check(&self) -> Result<(), CertificateJsonError> {
+        if self.format != FORMAT {
+            return Err(CertificateJsonError::Format(excerpt(&self.format)));
+        }
+        if self.version != VERSION {
+            return Err(CertificateJsonError::Version(self.version));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wire<'a> {
-    #[serde(rename = "format")]
-    _format: String,
-    #[serde(rename = "version")]
-    _version: u64,
+struct Wire {
+    format: String,
+    version: u64,
     profile: String,
     chain: Chain,
-    #[serde(borrow)]
-    query: &'a RawValue,
+    query: Value<LogQuery, QueryJsonError>,
     semantics: String,
     result: ResultOf,
     counts: Counts,
-    headers: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<Vec<Value<Bytes>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     receipts: Option<Vec<ReceiptsOf>>,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Chain {
-    parent_hash: String,
-    first: String,
-    last: String,
-    last_hash: String,
+    parent_hash: Value<B256>,
+    first: Value<U64>,
+    last: Value<U64>,
+    last_hash: Value<B256>,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ResultOf {
-    logs: String,
-    digest: String,
+    logs: Value<U64>,
+    digest: Value<B256>,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Counts {
-    blocks: String,
-    examined: String,
+    blocks: Value<U64>,
+    examined: Value<U64>,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ReceiptsOf {
-    block_hash: String,
-    receipts: Vec<String>,
+    block_hash: Value<B256>,
+    receipts: Vec<Value<Bytes>>,
+}
+
+/// The value of a member. What is wrong with it is kept, for an error that names the member.
+struct Value<T, P = ValueProblem>(Result<T, P>);
+
+impl<T> Value<T> {
+    fn named(self, member: &'static str) -> Result<T, CertificateJsonError> {
+        self.0.map_err(|problem| CertificateJsonError::Value { member, problem })
+    }
+}
+
+fn each(member: &'static str, list: Vec<Value<Bytes>>) -> Result<Vec<Bytes>, CertificateJsonError> {
+    list.into_iter().map(|value| value.named(member)).collect()
+}
+
+fn values(list: &[Bytes]) -> Vec<Value<Bytes>> {
+    list.iter().map(|bytes| Value(Ok(bytes.clone()))).collect()
+}
+
+/// A value that is written in hex.
+trait Hex: Sized {
+    fn read(text: &str) -> Result<Self, ValueProblem>;
+}
+
+impl Hex for B256 {
+    fn read(text: &str) -> Result<Self, ValueProblem> {
+        json::fixed_bytes(text, Prefix::Required, "a hash").map(Self::new)
+    }
+}
+
+impl Hex for U64 {
+    fn read(text: &str) -> Result<Self, ValueProblem> {
+        json::number(text, false).map(Self::from)
+    }
+}
+
+impl Hex for Bytes {
+    fn read(text: &str) -> Result<Self, ValueProblem> {
+        json::bytes(text).map(Self::from)
+    }
+}
+
+impl<T: Serialize, P: Display> Serialize for Value<T, P> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_ref().map_err(serde::ser::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de, T: Hex> Deserialize<'de> for Value<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(T::read(&text)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Value<LogQuery, QueryJsonError> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_query(deserializer).map(Self)
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err passes it so")]
@@ -107,50 +178,7 @@ fn not_json(error: serde_json::Error) -> CertificateJsonError {
 impl Certificate {
     /// The certificate as JSON, in the [form](super) of version 1.
     pub fn to_json(&self) -> String {
-        let semantics = match self.semantics {
-            Semantics::Geth => "geth",
-            Semantics::Alloy => "alloy",
-        };
-        let profile = serde_json::to_string(&self.profile).expect("a string is JSON");
-        let mut json = format!(
-            concat!(
-                r#"{{"format":"{}","version":{},"profile":{},"#,
-                r#""chain":{{"parentHash":"{}","first":"{:#x}","last":"{:#x}","lastHash":"{}"}},"#,
-                r#""query":{},"semantics":"{}","#,
-                r#""result":{{"logs":"{:#x}","digest":"{}"}},"#,
-                r#""counts":{{"blocks":"{:#x}","examined":"{:#x}"}}"#
-            ),
-            FORMAT,
-            VERSION,
-            profile,
-            self.parent_hash,
-            self.first,
-            self.last,
-            self.last_hash,
-            self.query.to_json(),
-            semantics,
-            self.logs,
-            self.digest,
-            self.blocks,
-            self.examined,
-        );
-        if let Some(headers) = &self.headers {
-            json.push_str(r#","headers":"#);
-            write_list(&mut json, headers);
-        }
-        if !self.receipts.is_empty() {
-            json.push_str(r#","receipts":["#);
-            for (at, (hash, encodings)) in self.receipts.iter().enumerate() {
-                let comma = if at == 0 { "" } else { "," };
-                write!(json, r#"{comma}{{"blockHash":"{hash}","receipts":"#)
-                    .expect("a String takes what is written");
-                write_list(&mut json, encodings);
-                json.push('}');
-            }
-            json.push(']');
-        }
-        json.push('}');
-        json
+        serde_json::to_string(self).expect("strings, lists and one number")
     }
 
     /// Reads a certificate. Nothing of it is verified by being read.
@@ -158,72 +186,79 @@ impl Certificate {
     /// # Errors
     /// [`CertificateJsonError`] names the member that is wrong.
     pub fn from_json(text: &str) -> Result<Self, CertificateJsonError> {
-        let head: Head = serde_json::from_str(text).map_err(not_json)?;
-        if head.format != FORMAT {
-            return Err(CertificateJsonError::Format(excerpt(&head.format)));
-        }
-        if head.version != VERSION {
-            return Err(CertificateJsonError::Version(head.version));
-        }
-        let wire: Wire<'_> = serde_json::from_str(text).map_err(not_json)?;
-        let semantics = match wire.semantics.as_str() {
+        // Another version may have other members: it is told apart before they are refused.
+        serde_json::from_str::<Head>(text).map_err(not_json)?.check()?;
+        serde_json::from_str::<Wire>(text).map_err(not_json)?.read()
+    }
+}
+
+impl Serialize for Certificate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (hash, number) = (|hash| Value(Ok(hash)), |number| Value(Ok(U64::from(number))));
+        let receipts = self.receipts.iter().map(|(block, encodings)| ReceiptsOf {
+            block_hash: hash(*block),
+            receipts: values(encodings),
+        });
+        let wire = Wire {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            profile: self.profile.clone(),
+            chain: Chain {
+                parent_hash: hash(self.parent_hash),
+                first: number(self.first),
+                last: number(self.last),
+                last_hash: hash(self.last_hash),
+            },
+            query: Value(Ok(self.query.clone())),
+            semantics: self.semantics.to_string(),
+            result: ResultOf { logs: number(self.logs), digest: hash(self.digest) },
+            counts: Counts { blocks: number(self.blocks), examined: number(self.examined) },
+            headers: self.headers.as_deref().map(values),
+            receipts: (!self.receipts.is_empty()).then(|| receipts.collect()),
+        };
+        wire.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Certificate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Wire::deserialize(deserializer)?.read().map_err(D::Error::custom)
+    }
+}
+
+impl Wire {
+    fn read(self) -> Result<Certificate, CertificateJsonError> {
+        let Self { format, version, .. } = self;
+        Head { format, version }.check()?;
+        let semantics = match self.semantics.as_str() {
             "geth" => Semantics::Geth,
             "alloy" => Semantics::Alloy,
             other => return Err(CertificateJsonError::Semantics(excerpt(other))),
         };
-        // Its canonical form is the same by both rules; those of alloy refuse unknown members.
-        let query = LogQuery::from_json(wire.query.get(), Semantics::Alloy);
-        let headers = wire.headers.map(|headers| bytes_of_each("headers", &headers)).transpose()?;
+        let headers = self.headers.map(|headers| each("headers", headers)).transpose()?;
         let mut receipts = BTreeMap::new();
-        for block in wire.receipts.unwrap_or_default() {
-            let hash = hash("receipts.blockHash", &block.block_hash)?;
-            let encodings = bytes_of_each("receipts.receipts", &block.receipts)?;
+        for block in self.receipts.unwrap_or_default() {
+            let hash = block.block_hash.named("receipts.blockHash")?;
+            let encodings = each("receipts.receipts", block.receipts)?;
             if receipts.insert(hash, encodings).is_some() {
                 return Err(CertificateJsonError::ReceiptsTwice(hash));
             }
         }
-        Ok(Self {
-            profile: wire.profile,
-            parent_hash: hash("chain.parentHash", &wire.chain.parent_hash)?,
-            first: number("chain.first", &wire.chain.first)?,
-            last: number("chain.last", &wire.chain.last)?,
-            last_hash: hash("chain.lastHash", &wire.chain.last_hash)?,
-            query: query.map_err(CertificateJsonError::Query)?,
+        let Chain { parent_hash, first, last, last_hash } = self.chain;
+        Ok(Certificate {
+            profile: self.profile,
+            parent_hash: parent_hash.named("chain.parentHash")?,
+            first: first.named("chain.first")?.to(),
+            last: last.named("chain.last")?.to(),
+            last_hash: last_hash.named("chain.lastHash")?,
+            query: self.query.0.map_err(CertificateJsonError::Query)?,
             semantics,
-            logs: number("result.logs", &wire.result.logs)?,
-            digest: hash("result.digest", &wire.result.digest)?,
-            blocks: number("counts.blocks", &wire.counts.blocks)?,
-            examined: number("counts.examined", &wire.counts.examined)?,
+            logs: self.result.logs.named("result.logs")?.to(),
+            digest: self.result.digest.named("result.digest")?,
+            blocks: self.counts.blocks.named("counts.blocks")?.to(),
+            examined: self.counts.examined.named("counts.examined")?.to(),
             headers,
             receipts,
         })
     }
-}
-
-fn write_list(json: &mut String, items: &[Bytes]) {
-    json.push('[');
-    for (at, item) in items.iter().enumerate() {
-        let comma = if at == 0 { "" } else { "," };
-        write!(json, r#"{comma}"{item}""#).expect("a String takes what is written");
-    }
-    json.push(']');
-}
-
-fn hash(member: &'static str, text: &str) -> Result<B256, CertificateJsonError> {
-    json::fixed_bytes(text, Prefix::Required, "a hash")
-        .map(B256::new)
-        .map_err(|problem| CertificateJsonError::Value { member, problem })
-}
-
-fn number(member: &'static str, text: &str) -> Result<u64, CertificateJsonError> {
-    json::number(text, false).map_err(|problem| CertificateJsonError::Value { member, problem })
-}
-
-fn bytes_of_each(
-    member: &'static str,
-    texts: &[String],
-) -> Result<Vec<Bytes>, CertificateJsonError> {
-    let each = texts.iter().map(|text| json::bytes(text).map(Bytes::from));
-    let each: Result<Vec<_>, _> = each.collect();
-    each.map_err(|problem| CertificateJsonError::Value { member, problem })
 }

@@ -26,7 +26,8 @@
 //! | `headers` | may be missing: a list of headers as RLP (bytes), from the first queried block on without a gap, to the last or beyond it to an anchor |
 //! | `receipts` | may be missing: a list of `{"blockHash", "receipts"}`, each block's hash (bytes) and all its receipts in consensus encoding (bytes), in order |
 //!
-//! A reader looks at `format` and `version` first. Another version has other members.
+//! A reader looks at `format` and `version` first. Another version has other members. As `serde` a
+//! certificate has the same form.
 
 mod json;
 mod verify;

@@ -182,7 +182,7 @@ impl Certificate {
         let chain = if let Some(chain) = headers {
             chain
         } else {
-            embedded = self.embedded_chain()?;
+            embedded = self.chain()?;
             &embedded
         };
         let question = Question {
@@ -200,17 +200,14 @@ impl Certificate {
         let mut audit = audit.map_err(VerifyError::Audit)?;
         self.check_ends(chain, &trust.blocks)?;
         self.send_receipts(&mut audit, &mut receipts)?;
-        let (report, collected) = audit.finish_collecting();
+        let (report, collected, is_whole) = audit.end();
         if report.counts.blocks != self.blocks {
             return Err(VerifyError::NotSo(Claim::Blocks));
         }
         if report.counts.examined != self.examined {
             return Err(VerifyError::NotSo(Claim::Examined));
         }
-        let logs = match result {
-            Some(logs) => Some(logs.to_vec()),
-            None => report.is_fully_compared().then_some(collected),
-        };
+        let logs = result.map(<[_]>::to_vec).or(is_whole.then_some(collected));
         if let Some(logs) = &logs {
             if logs.len() as u64 != self.logs {
                 return Err(VerifyError::NotSo(Claim::Logs));
@@ -225,7 +222,11 @@ impl Certificate {
         Ok(VerifiedCertificate { report, logs })
     }
 
-    fn embedded_chain(&self) -> Result<HeaderChain, VerifyError> {
+    /// The embedded headers, linked. They are worth what is trusted of their hashes.
+    ///
+    /// # Errors
+    /// [`VerifyError::NoHeaders`], and [`VerifyError::Headers`] where they are not a chain.
+    pub fn chain(&self) -> Result<HeaderChain, VerifyError> {
         let headers = self.headers.as_ref().ok_or(VerifyError::NoHeaders)?;
         let decode = |(index, rlp)| {
             HeaderView::decode(rlp).map_err(|error| {
@@ -270,7 +271,6 @@ impl Certificate {
         audit: &mut Audit<'_>,
         receipts: &mut impl FnMut(u64, B256) -> Option<BlockReceipts>,
     ) -> Result<(), VerifyError> {
-        let open: Vec<Action> = audit.open().collect();
         // A block without receipts needs none sent; that it has none may be said all the same.
         let is_empty = |hash: &B256| {
             let none = self.receipts.get(hash).is_some_and(Vec::is_empty);
@@ -278,7 +278,7 @@ impl Certificate {
         };
         let mut needless: BTreeSet<B256> =
             self.receipts.keys().filter(|hash| !is_empty(hash)).copied().collect();
-        for action in open {
+        for action in audit.handle(Event::Begin) {
             let Action::FetchReceipts { number, block_hash } = action else { continue };
             if let Some(encodings) = self.receipts.get(&block_hash) {
                 needless.remove(&block_hash);
@@ -303,7 +303,7 @@ impl Certificate {
                 }
             }
             if let Some(receipts) = receipts(number, block_hash) {
-                audit.handle(Event::Receipts { block_hash, receipts: &receipts });
+                let _ = audit.handle(Event::Receipts { block_hash, receipts: &receipts });
             }
         }
         match needless.first() {

@@ -2,7 +2,8 @@
 
 use alloy_primitives::B256;
 
-/// A block by number or by its role.
+/// A block by number or by its role. As `serde` it is a string, as in JSON-RPC: the number in hex
+/// without leading zeros, as `"0x10dde5f"`, or the [name](Self::name) of the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockTag {
     /// By number.

@@ -1,12 +1,11 @@
 //! Queries as JSON: read as nodes read them, written in one canonical form.
 
-use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
-use core::fmt::Write as _;
 
-use alloy_primitives::{Address, B256};
-use serde::de::DeserializeSeed as _;
+use alloy_primitives::{Address, B256, U64};
+use serde::de::{DeserializeSeed as _, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::blocks::{BlockSelection, BlockTag};
 use super::query::{LogQuery, MAX_TOPICS, Semantics};
@@ -130,42 +129,65 @@ impl LogQuery {
     /// Either [`Semantics`] reads it back as the same query; a block number above 2^63 − 1 is not
     /// geth's.
     pub fn to_json(&self) -> String {
-        let mut fields = Vec::new();
-        match self.blocks() {
-            BlockSelection::AtHash(hash) => fields.push(format!(r#""blockHash":"{hash}""#)),
-            BlockSelection::Range { from, to } => {
-                let named = [("fromBlock", from), ("toBlock", to)];
-                fields.extend(named.into_iter().filter_map(|(name, block)| {
-                    Some(match block.as_ref()? {
-                        BlockTag::Number(number) => format!(r#""{name}":"{number:#x}""#),
-                        tag => format!(r#""{name}":"{}""#, tag.name()?),
-                    })
-                }));
-            }
-        }
-        if !self.address_set().is_empty() {
-            fields.push(format!(r#""address":{}"#, quoted(self.address_set().iter())));
-        }
-        if !self.topics().is_empty() {
-            let positions = self.topics().iter().map(|topics| {
-                if topics.is_any() { "null".to_string() } else { quoted(topics.values().iter()) }
-            });
-            let positions: Vec<String> = positions.collect();
-            fields.push(format!(r#""topics":[{}]"#, positions.join(",")));
-        }
-        format!("{{{}}}", fields.join(","))
+        serde_json::to_string(self).expect("strings and lists of them")
     }
 }
 
-/// A list of values in lower-case hex.
-fn quoted(values: impl Iterator<Item = impl core::fmt::LowerHex>) -> String {
-    let mut list = String::from("[");
-    for (at, value) in values.enumerate() {
-        let comma = if at == 0 { "" } else { "," };
-        write!(list, r#"{comma}"{value:#x}""#).expect("a String takes what is written");
+impl Serialize for LogQuery {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Written<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            block_hash: Option<B256>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            from_block: Option<BlockTag>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            to_block: Option<BlockTag>,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            address: &'a [Address],
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            topics: Vec<Option<&'a [B256]>>,
+        }
+        let (block_hash, from_block, to_block) = match *self.blocks() {
+            BlockSelection::AtHash(hash) => (Some(hash), None, None),
+            BlockSelection::Range { from, to } => (None, from, to),
+        };
+        let topics =
+            self.topics().iter().map(|set| Some(set.values()).filter(|set| !set.is_empty()));
+        let (address, topics) = (self.address_set(), topics.collect());
+        Written { block_hash, from_block, to_block, address, topics }.serialize(serializer)
     }
-    list.push(']');
-    list
+}
+
+impl<'de> Deserialize<'de> for LogQuery {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_query(deserializer)?.map_err(D::Error::custom)
+    }
+}
+
+/// Reads a query by alloy's rules, whose canonical form is the same by both.
+pub(crate) fn read_query<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Result<LogQuery, QueryJsonError>, D::Error> {
+    let fields = ObjectOf(FIELDS).deserialize(deserializer)?;
+    Ok(LogQuery::from_fields(fields, Semantics::Alloy))
+}
+
+impl Serialize for BlockTag {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => U64::from(*number).serialize(serializer),
+            tag => tag.name().serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for BlockTag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Reader { semantics: Semantics::Alloy }.block_of(&text).map_err(D::Error::custom)
+    }
 }
 
 /// Reads the values of one query.

@@ -83,6 +83,7 @@ pub use compiled::CompiledQuery;
 pub use eth_transfers::{EIP7708_EMITTER, TRANSFER_TOPIC};
 pub use event_signature::{EventSignatureError, event_topic};
 pub use json::QueryJsonError;
+pub(crate) use json::read_query;
 pub use limits::{LimitError, QueryLimits};
 pub use query::{LogQuery, MAX_TOPICS, Semantics};
 pub use topics::{ToTopic, TopicSet};

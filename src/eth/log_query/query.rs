@@ -1,6 +1,7 @@
 //! The query itself: built by its methods, matched exactly.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use alloy_primitives::{Address, B256, Log};
 
@@ -15,7 +16,7 @@ use crate::simd::Backend;
 pub const MAX_TOPICS: usize = 4;
 
 /// Whose rules a query is read and matched by, where they differ (see the
-/// [module](crate::eth::log_query)).
+/// [module](crate::eth::log_query)). As `serde` it is `"geth"` or `"alloy"`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -28,11 +29,25 @@ pub enum Semantics {
     Alloy,
 }
 
+/// `geth` or `alloy`.
+impl fmt::Display for Semantics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Geth => "geth",
+            Self::Alloy => "alloy",
+        })
+    }
+}
+
 /// Which logs of which blocks: the object that `eth_getLogs` takes.
 ///
 /// A log is wanted if its address is one of the query's, and at each position its topic is one of
 /// the position's. Empty sets are "any". Sets are kept sorted, each value once, so that equal
 /// queries are equal values.
+///
+/// As `serde` it is that object, in the canonical form of [`to_json`](Self::to_json). It is read
+/// by the rules of [`Semantics::Alloy`], which refuse unknown members and take every block number;
+/// [`from_json`](Self::from_json) reads by either.
 ///
 /// # Examples
 /// ```

@@ -18,6 +18,10 @@ use crate::simd::Backend;
 ///
 /// It proves the receipt with all its logs, and its index, which is the transaction's. It does not
 /// prove where a log stands in the block: `logIndex` counts the logs of all receipts before.
+///
+/// # JSON
+/// As `serde` it is an object: `transactionIndex` as a JSON number, `nodes` as a list of hex strings
+/// with `0x`. Other members are refused.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReceiptProof {

@@ -16,7 +16,6 @@ use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
-use crate::eth::audit::findings::log_json;
 use crate::output::{Page, duration, grouped, share};
 
 const BLOCKS: [&str; 2] = [
@@ -40,7 +39,7 @@ pub(super) struct Outcome {
     answered: usize,
     omitted: OmittedLog,
     proof_bytes: usize,
-    certificate: String,
+    certificate: Certificate,
     whole: usize,
     audited: Duration,
     proven: Duration,
@@ -129,7 +128,7 @@ pub(super) fn run() -> anyhow::Result<Outcome> {
 
     let report = audit(question, &whole, &blocks)?;
     ensure!(report.status() == Status::Complete, "the audit does not see that nothing is missing");
-    let certificate = Certificate::from_report(&question, &report, &whole)?.to_json();
+    let certificate = Certificate::from_report(&question, &report, &whole)?;
     Ok(Outcome {
         anchor,
         rate,
@@ -158,11 +157,10 @@ fn audit(
 
 /// Sends the receipts that an audit asks for.
 fn supply(audit: &mut Audit<'_>, blocks: &[Block]) {
-    let open: Vec<_> = audit.open().collect();
-    for action in open {
+    for action in audit.handle(Event::Begin) {
         let Action::FetchReceipts { block_hash, .. } = action else { continue };
         if let Some(block) = blocks.iter().find(|block| block.hash == block_hash) {
-            audit.handle(Event::Receipts { block_hash, receipts: &block.receipts });
+            let _ = audit.handle(Event::Receipts { block_hash, receipts: &block.receipts });
         }
     }
 }
@@ -203,26 +201,24 @@ impl Outcome {
         page.line(format!(
             "   {} logs, proven to be all; a certificate of {} bytes lets others prove it anew",
             self.whole,
-            self.certificate.len()
+            self.certificate.to_json().len()
         ));
     }
 
     pub(super) fn json(&self) -> Value {
-        let query: Value = serde_json::from_str(&self.query.to_json()).unwrap_or_default();
-        let certificate: Value = serde_json::from_str(&self.certificate).unwrap_or_default();
         let headers = self.headers.iter().map(|header| format!("0x{}", hex::encode(header)));
         let headers: Vec<_> = headers.collect();
         json!({
             "headers": headers,
             "anchor": self.anchor,
-            "query": query,
+            "query": self.query,
             "rate": self.rate,
             "receipts": self.receipts,
             "answered": self.answered,
-            "omitted": log_json(&self.omitted.log),
-            "receipt_proof": *self.omitted.proof,
+            "omitted": self.omitted.log,
+            "receipt_proof": self.omitted.proof,
             "complete": self.whole,
-            "certificate": certificate,
+            "certificate": self.certificate,
             "seconds": {
                 "audit": self.audited.as_secs_f64(),
                 "verify": self.proven.as_secs_f64(),

@@ -1,23 +1,18 @@
 //! `eth verify-certificate`.
 
-use anyhow::Context as _;
-use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Audit, AuditReport, Question, Status};
+use anyhow::{Context as _, anyhow};
+use chainsieve::eth::audit::{Audit, AuditReport, Question, Status, Undecidable};
 use chainsieve::eth::certificate::{Certificate, Trust, VerifyError};
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::log_query::{BlockSelection, LogQuery, ResolvedBlocks, Semantics};
-use chainsieve::simd::Backend;
-use serde::Deserialize;
+use chainsieve::eth::log_query::{BlockSelection, LogQuery, ResolvedBlocks};
 use serde_json::{Value, json};
 
-use super::audit::findings::log_json;
-use super::audit::show::{undecided_json, why_words};
-use super::audit::{Kept, Missing, read_chain};
+use super::audit::show::undecided_json;
+use super::audit::{Kept, read_chain};
 use super::{logs, profile, query};
 use crate::args::UsageError;
 use crate::args::eth::VerifyCertificateArgs;
-use crate::input::decode_hex;
 use crate::output::{Exit, Page, Report, count, grouped};
 
 /// Rows of a page.
@@ -43,7 +38,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     let text = reader.text(&args.certificate)?;
     let certificate = Certificate::from_json(&text).with_context(named)?;
     let chain = if args.headers.is_empty() {
-        embedded(&text).with_context(named)?
+        certificate.chain().map_err(no_headers).with_context(named)?
     } else {
         read_chain(&args.headers, args.format, query::bounds(&query).0, false)?.0
     };
@@ -59,13 +54,13 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     };
     // Says of which blocks receipts are needed.
     let audit = Audit::new(question, &[])?;
-    let kept = Kept::read(Missing::of(&audit, &question), &args.receipts)?;
+    let kept = Kept::read(&audit, &chain, &args.receipts)?;
     let result = (!args.logs.is_empty()).then(|| logs::read(&args.logs)).transpose()?;
     let mut wanted = Vec::new();
     let fetch = |number, hash| {
         let receipts = kept.receipts.get(&hash).cloned();
         if receipts.is_none() {
-            wanted.push((number, hash));
+            wanted.push(BlockRef { number, hash });
         }
         receipts
     };
@@ -113,27 +108,17 @@ fn blocks(query: &LogQuery) -> Result<ResolvedBlocks, UsageError> {
     }
 }
 
-/// The headers in a certificate, which its reader has checked to be hex.
-fn embedded(text: &str) -> anyhow::Result<HeaderChain> {
-    #[derive(Deserialize)]
-    struct Embedded {
-        headers: Option<Vec<String>>,
+/// What can be done about headers that are missing.
+fn no_headers(error: VerifyError) -> anyhow::Error {
+    match error {
+        VerifyError::NoHeaders => anyhow!("it has no headers: give them as --headers"),
+        error => error.into(),
     }
-    let Embedded { headers } = serde_json::from_str(text)?;
-    let headers = headers.context("it has no headers: give them as --headers")?;
-    let mut chain = HeaderChain::new();
-    for (index, header) in headers.iter().enumerate() {
-        let rlp = decode_hex(header.trim_start_matches("0x"))?;
-        chain
-            .extend_from_rlp(Backend::best(), &rlp)
-            .with_context(|| format!("embedded header {index}"))?;
-    }
-    Ok(chain)
 }
 
 struct Shown<'a> {
     certificate: &'a Certificate,
-    wanted: Vec<(u64, B256)>,
+    wanted: Vec<BlockRef>,
     error: Option<String>,
     report: Option<AuditReport>,
     logs: Option<Vec<LocatedLog>>,
@@ -191,7 +176,7 @@ impl Shown<'_> {
             self.report.iter().flat_map(AuditReport::undecided).take(ROWS).collect();
         if !undecided.is_empty() {
             page.line("");
-            let row = |(number, why)| vec![grouped(number), why_words(why).to_owned()];
+            let row = |(number, why): (u64, Undecidable)| vec![grouped(number), why.to_string()];
             page.table(vec!["block", "undecided"], undecided.into_iter().map(row).collect());
         }
         page.warnings(&self.warnings);
@@ -201,24 +186,6 @@ impl Shown<'_> {
     fn json(&self, exit: Exit) -> Value {
         let certificate = self.certificate;
         let report = self.report.as_ref();
-        let counts = report.map(|report| {
-            let counts = &report.counts;
-            json!({
-                "all": counts.blocks,
-                "examined": counts.examined,
-                "absent_by_bloom": counts.absent_by_bloom,
-                "checked_by_receipts": counts.checked_by_receipts,
-                "undecidable": counts.undecidable,
-            })
-        });
-        let wanted: Vec<_> = self
-            .wanted
-            .iter()
-            .map(|(number, hash)| json!({ "number": number, "hash": hash }))
-            .collect();
-        let logs: Option<Vec<_>> =
-            self.logs.as_ref().map(|logs| logs.iter().map(log_json).collect());
-        let query: Value = serde_json::from_str(&certificate.query().to_json()).unwrap_or_default();
         json!({
             "status": match exit {
                 Exit::Yes => "complete",
@@ -229,19 +196,16 @@ impl Shown<'_> {
             "first": report.map(|report| *report.range.start()),
             "last": report.map(|report| *report.range.end()),
             "anchored_to": report.and_then(|report| report.anchored_to),
-            "blocks": counts,
+            "blocks": report.map(|report| report.counts),
             "undecided": report.map(undecided_json),
-            "wanted": wanted,
-            "logs": logs,
+            "wanted": self.wanted,
+            "logs": self.logs,
             "count": certificate.num_logs(),
             "digest": certificate.digest(),
             "certificate": {
                 "profile": certificate.profile_name(),
-                "query": query,
-                "semantics": match certificate.semantics() {
-                    Semantics::Geth => "geth",
-                    Semantics::Alloy => "alloy",
-                },
+                "query": certificate.query(),
+                "semantics": certificate.semantics(),
                 "first": certificate.blocks().start(),
                 "last": certificate.blocks().end(),
                 "last_hash": certificate.last_hash(),

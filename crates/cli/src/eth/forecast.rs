@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     let warnings = warnings(&forecast, &clauses);
     let page = page(&forecast, (first, last), &clauses, &warnings);
     let mut json = json(&forecast, (first, last), &clauses, &query);
-    json["semantics"] = json!(args.query.semantics.name());
+    json["semantics"] = json!(args.query.semantics.rules());
     json["warnings"] = json!(warnings);
     Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }
@@ -163,7 +163,6 @@ pub(super) fn json(
         })
         .collect();
     let blocks = float(forecast.blocks());
-    let query: Value = serde_json::from_str(&query.to_json()).unwrap_or_default();
     json!({
         "blocks": forecast.blocks(),
         "first": first,

@@ -11,7 +11,7 @@ use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
 use chainsieve::eth::scan::Scanner;
 use chainsieve::simd::Backend;
 use chainsieve_provider::Warning;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::linked::{self, Bounds};
 use super::query;
@@ -233,7 +233,6 @@ impl Scan {
         let (last, last_hash) = self.last.unwrap_or_default();
         let first = self.first.unwrap_or_default();
         let warnings = self.warnings();
-        let query: Value = serde_json::from_str(&self.query.to_json()).unwrap_or_default();
         let mut json = json!({
             "blocks": blocks,
             "first": first,
@@ -245,8 +244,8 @@ impl Scan {
             "rate": rate,
             "fill": self.fills.mean_fill(),
             "anchored_to": self.anchored_to,
-            "query": query,
-            "semantics": args.query.semantics.name(),
+            "query": self.query,
+            "semantics": args.query.semantics.rules(),
             "warnings": warnings,
         });
         if let Some(provider) = &self.provider {

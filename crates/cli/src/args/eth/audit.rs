@@ -63,13 +63,15 @@ them only the host is ever shown.
 
 JSON: status (complete | wrong | undecided), first, last, anchored_to (null: nothing is authentic),
 blocks{all, examined, absent_by_bloom, checked_by_receipts, undecidable}, examined[{number, hash,
-verdict}], undecided[{number, why}] (1,000 at the most), findings[{kind, block, grounds (answer |
-anchored | unanchored), proof (whether it proves the answer wrong), at (index of the log in the
-answer, or null), words, log, and by kind: index_in_receipt, receipt_proof{transactionIndex,
-nodes[]}, shown_by (bloom | receipts), field and actual, first, claimed, missing_bits, extra_bits}],
+verdict, and why if undecidable}], contradicted[{start, end}] (blocks whose filters turned out to
+lack bits; only if there are any), undecided[{number, why}] (1,000 at the most), findings[{kind,
+block, grounds (answer | anchored | unanchored), proof (whether it proves the answer wrong), at (index
+of the log in the answer, or null), words, log, and by kind: index_in_receipt, receipt_proof{transactionIndex,
+nodes[]}, shown_by (bloom | receipts), instead (the block's log in its place, where known), field,
+actual and answered (for a timestamp), first, claimed, missing_bits, extra_bits}],
 wanted[{number, hash}] (blocks whose receipts are missing), logs (how many were answered), digest,
 transaction_hashes_unbound, query, semantics, chain, certificate (the file), warnings[]. A kind is
-omitted_log, forged_log, wrong_field, duplicate, not_matching, out_of_range, other_fork,
+omitted_log, forged_log, wrong_field, duplicate, not_matching, out_of_range, beyond_tag, other_fork,
 arity_dependent, removed or profile_contradicted. With --rpc also: provider{name (A | B), host}, and
 name in each finding as provider; chain_id, chain_from (user | provider: who said so),
 anchor{number, hash} (null if --anchor is not on the chain), anchor_from (user | provider; then

@@ -65,13 +65,6 @@ impl Semantics {
             Self::Alloy => log_query::Semantics::Alloy,
         }
     }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Geth => "geth",
-            Self::Alloy => "alloy",
-        }
-    }
 }
 
 /// `17686111`, `17,686,111` or `0x10dde5f`.

@@ -4,7 +4,6 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::provider::Difference;
 use serde_json::{Value, json};
 
-use super::findings::log_json;
 use crate::output::{Page, count, grouped};
 
 /// Rows of a page, and logs in JSON.
@@ -38,9 +37,7 @@ pub(super) fn show(difference: &Difference<'_>, page: &mut Page) {
 }
 
 pub(super) fn json(difference: &Difference<'_>) -> Value {
-    let list = |logs: &[&LocatedLog]| -> Vec<Value> {
-        logs.iter().take(LISTED).map(|log| log_json(log)).collect()
-    };
+    let list = |logs: &[&LocatedLog]| json!(&logs[..logs.len().min(LISTED)]);
     json!({
         "same": difference.is_empty(),
         "only_a": list(&difference.only_first),

@@ -1,13 +1,13 @@
 //! Receipts and transactions on their way into an audit.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Action, Audit, Event, Question};
+use chainsieve::eth::audit::{Action, Audit, Event};
 use chainsieve::eth::files::{BlockEntries, FileFormat, body_transactions};
+use chainsieve::eth::header::{BlockRef, HeaderChain};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 
@@ -21,52 +21,49 @@ const MAX_BODY: u64 = 64 << 20;
 /// Files that a warning names.
 const NAMED: usize = 3;
 
-/// The blocks whose receipts are missing, by whatever receipts may say of whose they are.
-#[derive(Default)]
-pub(crate) struct Missing {
-    by_number: HashMap<u64, B256>,
+/// The open blocks of an audit, by whatever receipts may say of whose they are. Which are open, the
+/// audit says.
+pub(crate) struct Missing<'a> {
+    chain: &'a HeaderChain,
     by_root: HashMap<B256, Vec<B256>>,
-    open: HashSet<B256>,
-    /// The blocks whose receipts hold a status and no root of the state (EIP-658).
-    since_byzantium: HashSet<B256>,
     /// Receipts of no block that needs them.
     strangers: Vec<String>,
 }
 
-impl Missing {
-    /// What an audit asks for.
-    pub(crate) fn of(audit: &Audit<'_>, question: &Question<'_>) -> Self {
-        let chain = question.chain;
-        let byzantium = question.profile.statuses_since();
-        let mut missing = Self::default();
-        for action in audit.open() {
-            let Action::FetchReceipts { number, block_hash } = action else { continue };
-            missing.by_number.insert(number, block_hash);
-            missing.open.insert(block_hash);
-            if byzantium.is_some_and(|first| number >= first) {
-                missing.since_byzantium.insert(block_hash);
-            }
+impl<'a> Missing<'a> {
+    /// What an audit of this chain asks for.
+    fn of(audit: &Audit<'_>, chain: &'a HeaderChain) -> Self {
+        let mut by_root: HashMap<B256, Vec<B256>> = HashMap::new();
+        for BlockRef { number, hash } in audit.open() {
             if let Some(block) = chain.block(number) {
-                missing.by_root.entry(block.receipts_root).or_default().push(block_hash);
+                by_root.entry(block.receipts_root).or_default().push(hash);
             }
         }
-        missing
+        Self { chain, by_root, strangers: Vec::new() }
     }
 
-    fn wants(&self, whose: Whose) -> bool {
+    fn by_number(&self, number: u64) -> Option<B256> {
+        self.chain.block(number).map(|block| block.hash)
+    }
+
+    fn wants(&self, audit: &Audit<'_>, whose: Whose) -> bool {
         match whose {
-            Whose::Number(number) => {
-                self.by_number.get(&number).is_some_and(|hash| self.open.contains(hash))
-            }
-            Whose::Hash(hash) => self.open.contains(&hash),
-            Whose::Unknown => !self.open.is_empty(),
+            Whose::Number(number) => self.by_number(number).is_some_and(|hash| audit.is_open(hash)),
+            Whose::Hash(hash) => audit.is_open(hash),
+            Whose::Unknown => audit.open().next().is_some(),
         }
     }
 
     /// The blocks that these receipts are for.
-    fn blocks(&mut self, whose: Whose, place: &str, receipts: &BlockReceipts) -> Vec<B256> {
+    fn blocks(
+        &mut self,
+        audit: &Audit<'_>,
+        whose: Whose,
+        place: &str,
+        receipts: &BlockReceipts,
+    ) -> Vec<B256> {
         let mut blocks: Vec<B256> = match whose {
-            Whose::Number(number) => self.by_number.get(&number).copied().into_iter().collect(),
+            Whose::Number(number) => self.by_number(number).into_iter().collect(),
             Whose::Hash(hash) => vec![hash],
             Whose::Unknown => {
                 let blocks = root(receipts).and_then(|root| self.by_root.get(&root));
@@ -76,23 +73,14 @@ impl Missing {
                 blocks.cloned().unwrap_or_default()
             }
         };
-        blocks.retain(|hash| self.open.contains(hash));
+        blocks.retain(|hash| audit.is_open(*hash));
         blocks
     }
 
-    /// The receipts with what is known of the block.
-    fn known<'r>(&self, block: B256, receipts: &'r BlockReceipts) -> Cow<'r, BlockReceipts> {
-        if self.since_byzantium.contains(&block) {
-            Cow::Owned(receipts.clone().after_byzantium())
-        } else {
-            Cow::Borrowed(receipts)
-        }
-    }
-
     /// Words about receipts that are of no use, if some are missing.
-    fn warning(&self) -> Option<String> {
+    fn warning(&self, audit: &Audit<'_>) -> Option<String> {
         // Receipts of blocks that the filter rules out are no one's worry otherwise.
-        if self.strangers.is_empty() || self.open.is_empty() {
+        if self.strangers.is_empty() || !self.wants(audit, Whose::Unknown) {
             return None;
         }
         let named = &self.strangers[..self.strangers.len().min(NAMED)];
@@ -105,31 +93,36 @@ impl Missing {
 }
 
 /// Receipts kept for whoever asks for them.
-pub(crate) struct Kept {
-    missing: Missing,
+pub(crate) struct Kept<'a> {
+    audit: &'a Audit<'a>,
+    missing: Missing<'a>,
     pub(crate) receipts: HashMap<B256, BlockReceipts>,
     /// What is to be said of files that can't be read.
     pub(crate) left_out: Vec<String>,
 }
 
-impl Kept {
-    /// Reads the receipts of the blocks that are missing them.
-    pub(crate) fn read(missing: Missing, paths: &[PathBuf]) -> anyhow::Result<Self> {
-        let mut kept = Self { missing, receipts: HashMap::new(), left_out: Vec::new() };
+impl<'a> Kept<'a> {
+    /// Reads the receipts of the blocks that an audit of this chain asks for.
+    pub(crate) fn read(
+        audit: &'a Audit<'a>,
+        chain: &'a HeaderChain,
+        paths: &[PathBuf],
+    ) -> anyhow::Result<Self> {
+        let missing = Missing::of(audit, chain);
+        let mut kept = Self { audit, missing, receipts: HashMap::new(), left_out: Vec::new() };
         kept.left_out = receipts::read_all(paths, &mut kept)?;
         Ok(kept)
     }
 }
 
-impl Receiver for Kept {
+impl Receiver for Kept<'_> {
     fn wants(&self, whose: Whose) -> bool {
-        self.missing.wants(whose)
+        self.missing.wants(self.audit, whose)
     }
 
     fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts) {
-        for hash in self.missing.blocks(whose, &place, receipts) {
-            let receipts = self.missing.known(hash, receipts).into_owned();
-            self.receipts.insert(hash, receipts);
+        for hash in self.missing.blocks(self.audit, whose, &place, receipts) {
+            self.receipts.insert(hash, receipts.clone());
         }
     }
 }
@@ -137,7 +130,7 @@ impl Receiver for Kept {
 /// Hands evidence to an audit, and notes what is not the audit's matter.
 pub(crate) struct Feed<'a, 'b> {
     audit: &'b mut Audit<'a>,
-    missing: Missing,
+    missing: Missing<'a>,
     /// The blocks that the answer names, by number.
     answered: HashMap<u64, B256>,
     /// Receipts that were taken, if they are to be embedded.
@@ -148,17 +141,16 @@ pub(crate) struct Feed<'a, 'b> {
 impl<'a, 'b> Feed<'a, 'b> {
     pub(crate) fn new(
         audit: &'b mut Audit<'a>,
-        question: &Question<'_>,
+        chain: &'a HeaderChain,
         logs: &[LocatedLog],
         keep: bool,
     ) -> Self {
-        let chain = question.chain;
         let on_chain = |log: &&LocatedLog| {
             chain.block(log.block_number).is_some_and(|block| block.hash == log.block_hash)
         };
         let answered = logs.iter().filter(on_chain);
         Self {
-            missing: Missing::of(audit, question),
+            missing: Missing::of(audit, chain),
             answered: answered.map(|log| (log.block_number, log.block_hash)).collect(),
             kept: keep.then(Vec::new),
             warnings: Vec::new(),
@@ -201,7 +193,7 @@ impl<'a, 'b> Feed<'a, 'b> {
 
     /// What was kept, and what was noted for the user.
     pub(crate) fn end(mut self) -> (Vec<(B256, BlockReceipts)>, Vec<String>) {
-        self.warnings.extend(self.missing.warning());
+        self.warnings.extend(self.missing.warning(self.audit));
         (self.kept.unwrap_or_default(), self.warnings)
     }
 
@@ -216,18 +208,16 @@ impl<'a, 'b> Feed<'a, 'b> {
 
 impl Receiver for Feed<'_, '_> {
     fn wants(&self, whose: Whose) -> bool {
-        self.missing.wants(whose)
+        self.missing.wants(self.audit, whose)
     }
 
     fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts) {
-        for block_hash in self.missing.blocks(whose, &place, receipts) {
-            let known = self.missing.known(block_hash, receipts);
-            let actions = self.audit.handle(Event::Receipts { block_hash, receipts: &known });
-            if actions.iter().any(|action| matches!(action, Action::Settled { .. })) {
-                self.missing.open.remove(&block_hash);
-                if let Some(kept) = &mut self.kept {
-                    kept.push((block_hash, receipts.clone()));
-                }
+        for block_hash in self.missing.blocks(self.audit, whose, &place, receipts) {
+            let actions = self.audit.handle(Event::Receipts { block_hash, receipts });
+            if actions.iter().any(|action| matches!(action, Action::Settled { .. }))
+                && let Some(kept) = &mut self.kept
+            {
+                kept.push((block_hash, receipts.clone()));
             }
             self.note(&actions, &place);
         }

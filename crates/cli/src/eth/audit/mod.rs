@@ -2,7 +2,6 @@
 
 mod compared;
 mod evidence;
-pub(crate) mod findings;
 mod rpc;
 pub(crate) mod show;
 
@@ -11,14 +10,14 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Action, Audit, AuditReport, Question, Status};
+use chainsieve::eth::audit::{Audit, AuditReport, Question, Status};
 use chainsieve::eth::certificate::{Certificate, IssueError};
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{BlockRef, HeaderChain, HeaderView};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
 
 use evidence::Feed;
-pub(crate) use evidence::{Kept, Missing};
+pub(crate) use evidence::Kept;
 
 use super::headers::Headers;
 use super::{logs, profile, query};
@@ -50,11 +49,11 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
         profile: &profile,
     };
     let mut audit = Audit::new(question, &logs)?;
-    let mut feed = Feed::new(&mut audit, &question, &logs, args.embed);
+    let mut feed = Feed::new(&mut audit, &chain, &logs, args.embed);
     feed.receipts(&args.receipts)?;
     feed.transactions(&args.transactions)?;
     let (kept, mut warnings) = feed.end();
-    let wanted = wanted(&audit);
+    let wanted: Vec<BlockRef> = audit.open().collect();
     if let Some(path) = &args.wanted {
         write_wanted(path, &wanted)?;
     }
@@ -67,7 +66,6 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let shown = show::Shown {
         report: &report,
         question: &question,
-        semantics: args.query.semantics.name(),
         logs: &logs,
         wanted: &wanted,
         certificate,
@@ -78,9 +76,9 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
 }
 
 /// Writes the blocks whose receipts are missing, one a line.
-fn write_wanted(path: &Path, wanted: &[(u64, B256)]) -> anyhow::Result<()> {
+fn write_wanted(path: &Path, wanted: &[BlockRef]) -> anyhow::Result<()> {
     let mut text = String::new();
-    for (number, hash) in wanted {
+    for BlockRef { number, hash } in wanted {
         writeln!(text, "{number} {hash}")?;
     }
     write(path, text.as_bytes())
@@ -112,15 +110,6 @@ fn issue<'a>(
         );
     }
     Ok(Some(path))
-}
-
-/// The blocks whose receipts are missing.
-fn wanted(audit: &Audit<'_>) -> Vec<(u64, B256)> {
-    let open = audit.open().filter_map(|action| match action {
-        Action::FetchReceipts { number, block_hash } => Some((number, block_hash)),
-        _ => None,
-    });
-    open.collect()
 }
 
 /// Puts headers and receipts into a certificate, if there are any.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::compared;
 use super::evidence::Feed;
 use super::show::{Answered, Shown};
-use super::{issue, wanted, write_wanted};
+use super::{issue, write_wanted};
 use crate::args::eth::AuditArgs;
 use crate::eth::rpc::{builder, in_words_of_the_command, words_of};
 use crate::eth::{profile, query};
@@ -54,8 +54,8 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: Asking) -> anyhow::Resul
     let questions: Vec<_> = (0..logs.len()).map(|node| asking.question(node)).collect();
     let mut kept = Vec::new();
     let mut own_warnings = Vec::new();
-    for ((audit, question), logs) in audits.iter_mut().zip(&questions).zip(logs) {
-        let mut feed = Feed::new(audit, question, logs, args.embed);
+    for (audit, logs) in audits.iter_mut().zip(logs) {
+        let mut feed = Feed::new(audit, chain, logs, args.embed);
         feed.receipts(&args.receipts)?;
         feed.transactions(&args.transactions)?;
         let (given, warnings) = feed.end();
@@ -68,7 +68,7 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: Asking) -> anyhow::Resul
     }
     kept.extend(fetched.kept);
     warnings.extend(fetched.warnings.iter().map(words_of));
-    let missing = audits.first().map(wanted).unwrap_or_default();
+    let missing: Vec<_> = audits.first().into_iter().flat_map(Audit::open).collect();
     if let Some(path) = &args.wanted {
         write_wanted(path, &missing)?;
     }
@@ -89,7 +89,6 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: Asking) -> anyhow::Resul
         shown.push(Shown {
             report,
             question,
-            semantics: args.query.semantics.name(),
             logs,
             wanted: &missing,
             certificate,

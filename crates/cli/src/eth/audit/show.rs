@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{
-    AuditReport, Finding, FindingKind, Question, Status, Undecidable, Verdict,
-};
+use chainsieve::eth::audit::{AuditReport, Finding, FindingKind, Question, Status, Undecidable};
 use chainsieve::eth::chain_profile::ReceiptsScope;
+use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::{LocatedLog, digest};
 use serde_json::{Value, json};
 
-use super::findings::{Described, soundness};
 use crate::output::{Exit, Page, Report, count, grouped};
 
 /// Rows of a page.
@@ -23,9 +20,8 @@ const LISTED: usize = 1000;
 pub(crate) struct Shown<'a> {
     pub(crate) report: &'a AuditReport,
     pub(crate) question: &'a Question<'a>,
-    pub(crate) semantics: &'static str,
     pub(crate) logs: &'a [LocatedLog],
-    pub(crate) wanted: &'a [(u64, B256)],
+    pub(crate) wanted: &'a [BlockRef],
     pub(crate) certificate: Option<&'a Path>,
     pub(crate) warnings: Vec<String>,
     pub(crate) provider: Option<Answered<'a>>,
@@ -162,15 +158,14 @@ impl Shown<'_> {
             ("checked", format!("{} by all their receipts", grouped(counts.checked_by_receipts))),
             ("undecided", grouped(counts.undecidable)),
             ("answer", count(self.logs.len(), "log")),
-            ("chain", format!("{}: {} filters, {scope}", profile.name(), soundness(stretch.bloom))),
+            ("chain", format!("{}: {} filters, {scope}", profile.name(), stretch.bloom)),
         ]);
         if !report.findings.is_empty() {
             page.line("");
             let whose = self.provider.map(|provider| provider.letter.to_owned());
-            let row = |finding| {
-                let described = Described { finding, logs: self.logs };
+            let row = |finding: &Finding| {
                 let block = finding.block.map_or_else(|| "-".into(), grouped);
-                [block].into_iter().chain(whose.clone()).chain([described.words()]).collect()
+                [block].into_iter().chain(whose.clone()).chain([finding.to_string()]).collect()
             };
             let rows = report.findings.iter().take(ROWS).map(row).collect();
             let header = ["block"].into_iter().chain(whose.as_ref().map(|_| "answer of"));
@@ -199,7 +194,8 @@ impl Shown<'_> {
             let undecided: Vec<_> = self.report.undecided().take(ROWS).collect();
             if !undecided.is_empty() {
                 page.line("");
-                let row = |(number, why)| vec![grouped(number), why_words(why).to_owned()];
+                let row =
+                    |(number, why): (u64, Undecidable)| vec![grouped(number), why.to_string()];
                 page.table(vec!["block", "undecided"], undecided.into_iter().map(row).collect());
                 more(page, usize::try_from(self.report.counts.undecidable).unwrap_or(usize::MAX));
             }
@@ -210,77 +206,43 @@ impl Shown<'_> {
             "Receipts are missing of {}: eth_getBlockReceipts by hash, from any node.",
             count(self.wanted.len(), "block")
         ));
-        let row = |(number, hash): &(u64, B256)| vec![grouped(*number), hash.to_string()];
+        let row = |block: &BlockRef| vec![grouped(block.number), block.hash.to_string()];
         page.table(vec!["block", "hash"], self.wanted.iter().take(ROWS).map(row).collect());
         more(page, self.wanted.len());
     }
 
     fn json(&self) -> Value {
-        let report = self.report;
-        let counts = &report.counts;
-        let status = match report.status() {
-            Status::Complete => "complete",
-            Status::Wrong => "wrong",
-            Status::Undecided => "undecided",
-        };
-        let hash = |number| self.question.chain.block(number).map(|block| block.hash);
-        let examined = report.examined().iter().map(|&(number, verdict)| {
-            let mut json = json!({ "number": number, "hash": hash(number) });
-            json["verdict"] = json!(match verdict {
-                Verdict::AbsentByBloom => "absent_by_bloom",
-                Verdict::CheckedByReceipts => "checked_by_receipts",
-                Verdict::Undecidable(_) => "undecidable",
-            });
-            if let Verdict::Undecidable(why) = verdict {
-                json["why"] = json!(why_name(why));
-            }
-            json
-        });
-        let examined: Vec<_> = examined.collect();
-        let findings: Vec<_> = report
-            .findings
-            .iter()
-            .map(|finding| {
-                let mut json = Described { finding, logs: self.logs }.json();
-                if let Some(Answered { letter, .. }) = self.provider {
-                    json["provider"] = json!(letter);
-                }
-                json
-            })
-            .collect();
-        let wanted: Vec<_> = self
-            .wanted
-            .iter()
-            .map(|(number, hash)| json!({ "number": number, "hash": hash }))
-            .collect();
-        let query: Value = serde_json::from_str(&self.question.query.to_json()).unwrap_or_default();
-        let mut json = json!({
-            "status": status,
-            "first": report.range.start(),
-            "last": report.range.end(),
-            "anchored_to": self.anchored_to(),
-            "blocks": {
-                "all": counts.blocks,
-                "examined": counts.examined,
-                "absent_by_bloom": counts.absent_by_bloom,
-                "checked_by_receipts": counts.checked_by_receipts,
-                "undecidable": counts.undecidable,
-            },
-            "examined": examined,
-            "undecided": undecided_json(report),
-            "findings": findings,
-            "wanted": wanted,
-            "logs": self.logs.len(),
-            "digest": digest(self.logs),
-            "transaction_hashes_unbound": report.unbound_transaction_hashes,
-            "query": query,
-            "semantics": self.semantics,
-            "chain": self.question.profile.name(),
-            "certificate": self.certificate.map(|path| path.display().to_string()),
-            "warnings": self.warnings,
-        });
+        let mut json = json!(self.report);
+        json["anchored_to"] = json!(self.anchored_to());
+        json["undecided"] = undecided_json(self.report);
+        json["findings"] = self.report.findings.iter().map(|found| self.finding(found)).collect();
+        json["wanted"] = json!(self.wanted);
+        json["logs"] = json!(self.logs.len());
+        json["digest"] = json!(digest(self.logs));
+        json["query"] = json!(self.question.query);
+        json["semantics"] = json!(self.question.semantics);
+        json["chain"] = json!(self.question.profile.name());
+        json["certificate"] = json!(self.certificate.map(|path| path.display().to_string()));
+        json["warnings"] = json!(self.warnings);
         if let Some(Answered { letter, host, .. }) = self.provider {
             json["provider"] = json!({ "name": letter, "host": host });
+        }
+        json
+    }
+
+    /// A finding, and what its readers would have to work out: whether it is a proof, the words, and
+    /// the log of the answer that it is about.
+    fn finding(&self, finding: &Finding) -> Value {
+        let at = finding.at();
+        let mut json = json!(finding);
+        json["proof"] = json!(finding.is_proof());
+        json["at"] = json!(at);
+        json["words"] = json!(finding.to_string());
+        if json.get("log").is_none() {
+            json["log"] = json!(at.and_then(|at| self.logs.get(at)));
+        }
+        if let Some(Answered { letter, .. }) = self.provider {
+            json["provider"] = json!(letter);
         }
         json
     }
@@ -289,34 +251,12 @@ impl Shown<'_> {
 /// The first undecided blocks, and why.
 pub(crate) fn undecided_json(report: &AuditReport) -> Value {
     let undecided = report.undecided().take(LISTED);
-    undecided.map(|(number, why)| json!({ "number": number, "why": why_name(why) })).collect()
+    undecided.map(|(number, why)| json!({ "number": number, "why": why })).collect()
 }
 
 /// Says that a table is cut.
 fn more(page: &mut Page, all: usize) {
     if all > ROWS {
         page.line(format!("… and {} more; --json has them all", grouped((all - ROWS) as u64)));
-    }
-}
-
-fn why_name(why: Undecidable) -> &'static str {
-    match why {
-        Undecidable::Unanchored => "unanchored",
-        Undecidable::ReceiptsNotSupplied => "receipts_not_supplied",
-        Undecidable::PostStateMissing => "post_state_missing",
-        Undecidable::ReceiptsNotEveryLog => "receipts_not_every_log",
-        Undecidable::ProfileContradicted => "profile_contradicted",
-        _ => "other",
-    }
-}
-
-pub(crate) fn why_words(why: Undecidable) -> &'static str {
-    match why {
-        Undecidable::Unanchored => "its header may be anyone's: no anchor at or behind it",
-        Undecidable::ReceiptsNotSupplied => "its receipts are missing",
-        Undecidable::PostStateMissing => "its receipts came without the roots of states",
-        Undecidable::ReceiptsNotEveryLog => "nodes of this chain return logs outside of receipts",
-        Undecidable::ProfileContradicted => "filters of this chain turned out to lack bits",
-        _ => "see the library's documentation",
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::chain_profile::BloomSoundness;
 use chainsieve::eth::follow::{Config, NextBlocks, Removed, Started};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
@@ -216,8 +215,8 @@ pub(super) fn of_start(
     config: &Config,
     provider: &str,
     warnings: &[String],
-) -> anyhow::Result<String> {
-    let query = config.query.clone().in_blocks(BlockSelection::default()).to_json();
+) -> String {
+    let query = config.query.clone().in_blocks(BlockSelection::default());
     let line = json!({ "follow": {
         "chain_id": config.chain_id,
         "chain": config.profile.name(),
@@ -225,16 +224,16 @@ pub(super) fn of_start(
         "from": started.from,
         "to": started.to,
         "resumed": started.resumed.map(|last| last.number),
-        "bloom": soundness(config.profile.at(started.from).bloom),
+        "bloom": config.profile.at(started.from).bloom,
         "anchors": started.anchors,
         "confirmations": config.confirmations,
         "keep": config.keep,
         "index_to": started.index_to,
-        "query": serde_json::from_str::<Value>(&query)?,
+        "query": query,
         "semantics": config.semantics,
         "warnings": warnings,
     }});
-    Ok(format!("{line}\n"))
+    format!("{line}\n")
 }
 
 /// What people are told at the start.
@@ -243,17 +242,8 @@ pub(super) fn note_of_start(started: &Started, config: &Config) -> String {
         Some(last) => format!("on from block {}, {}", grouped(last.number), last.hash),
         None => format!("from block {}", grouped(started.from)),
     };
-    let filters = soundness(config.profile.at(started.from).bloom);
+    let filters = config.profile.at(started.from).bloom;
     format!("chain {}, filters {filters}, {from}", config.chain_id)
-}
-
-fn soundness(bloom: BloomSoundness) -> &'static str {
-    match bloom {
-        BloomSoundness::Exact => "exact",
-        BloomSoundness::Superset => "superset",
-        BloomSoundness::Absent => "absent",
-        BloomSoundness::Unsound => "unsound",
-    }
 }
 
 fn reorganised(removed: &Removed, json: bool) -> String {

@@ -128,7 +128,7 @@ impl Printer {
             ));
         }
         if self.lines.format == Format::Json {
-            let text = lines::of_start(started, config, &self.provider, &self.warnings)?;
+            let text = lines::of_start(started, config, &self.provider, &self.warnings);
             self.put(&text)?;
         } else {
             if self.lines.format == Format::Csv {

@@ -33,7 +33,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Report> {
     let mut json = forecast::json(&forecast, bounds, &clauses, &query);
     json["chain"] = json!(index.settings().chain());
     json["plan"] = plan_json(&plan, &clauses);
-    json["semantics"] = json!(args.query.semantics.name());
+    json["semantics"] = json!(args.query.semantics.rules());
     json["warnings"] = json!(warnings);
     Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }

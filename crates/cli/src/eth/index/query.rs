@@ -9,7 +9,7 @@ use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::index::Index;
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::simd::Backend;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::mapped::MappedFolder;
 use super::{float, named, numbers, range};
@@ -58,8 +58,8 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
         "expected_false": by_chance,
         "link": link.map(|(number, hash)| json!({ "number": number, "hash": hash })),
         "seconds": elapsed.as_secs_f64(),
-        "query": serde_json::from_str::<Value>(&query.to_json()).unwrap_or_default(),
-        "semantics": args.query.semantics.name(),
+        "query": query,
+        "semantics": args.query.semantics.rules(),
         "warnings": warnings,
     });
     let mut page = Page::default();

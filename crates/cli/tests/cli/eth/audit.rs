@@ -1,5 +1,10 @@
 //! `eth audit`: lies of every kind, and evidence in every form.
 
+use chainsieve::eth::audit::AuditReport;
+use chainsieve::eth::header::HeaderView;
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{LogQuery, Semantics};
+
 use super::*;
 
 pub(super) const COMPLETE: i32 = 0;
@@ -85,6 +90,13 @@ fn each_log_withheld_is_named_and_proven() {
         let root = bytes(&finding["receipt_proof"]["nodes"][0]);
         let header = block.expect("one of both").header;
         assert_eq!(&items(&header)[5][1..], keccak256(&root).as_slice());
+        // What was printed is read and verified by whoever has the library.
+        let answer: Vec<LocatedLog> = serde_json::from_value(json!(logs)).expect("logs");
+        let query: LogQuery = serde_json::from_value(json["query"].clone()).expect("a query");
+        let report: AuditReport = serde_json::from_value(json).expect("a report");
+        let [omitted] = report.omitted().collect::<Vec<_>>()[..] else { panic!("{report:?}") };
+        let header = HeaderView::decode(&header).expect("a header");
+        omitted.verify(&header, &query, Semantics::Geth, &answer).expect("it is shown");
     }
     let none = case.audit(&[], WRONG);
     assert_eq!(findings(&none).len(), 7);
