@@ -10,16 +10,16 @@ use alloy_rlp::Decodable as _;
 use super::*;
 use crate::simd::Backend;
 
-struct Known {
-    chain: String,
-    number: u64,
-    hash: B256,
-    fork: String,
+pub(super) struct Known {
+    pub(super) chain: String,
+    pub(super) number: u64,
+    pub(super) hash: B256,
+    pub(super) fork: String,
     parent_hash: B256,
-    rlp: Vec<u8>,
+    pub(super) rlp: Vec<u8>,
 }
 
-fn known() -> Vec<Known> {
+pub(super) fn known() -> Vec<Known> {
     let json = include_str!("../../../fixtures/ethereum/headers.json");
     let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();
     let text = |row: &serde_json::Value, field: &str| row[field].as_str().unwrap().to_string();
