@@ -268,6 +268,9 @@ impl<'a> Audit<'a> {
     }
 
     /// Collects the logs that the query wants from receipts, where there is no answer.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
     pub fn collecting(question: Question<'a>) -> Result<Self, AuditError> {
         Self::begin(question, &[], Some(Vec::new()))
     }
