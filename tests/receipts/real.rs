@@ -5,6 +5,9 @@ use alloy_consensus::private::alloy_eips::Decodable2718 as _;
 use alloy_consensus::proofs::calculate_receipt_root;
 use alloy_primitives::{B256, Log, b256};
 use chainsieve::eth::bloom::BloomView;
+use chainsieve::eth::header::{BlockRef, HeaderBuf};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
 
 use crate::blocks::{self, RealBlock};
@@ -102,6 +105,34 @@ fn json_of_nodes() {
             }
         }
     }
+}
+
+/// A node's logs of two blocks, found in their receipts: with the place that the header gives.
+#[test]
+fn logs_of_a_verified_block_know_their_place() {
+    let json = include_str!("../../fixtures/ethereum/logs/weth_withdrawals_17686111-17686112.json");
+    let expected = LocatedLog::list_from_json(json).expect("logs");
+    let query = LogQuery::new()
+        .address(expected[0].log.address)
+        .event("Withdrawal(address,uint256)")
+        .expect("a signature");
+    let mut found = Vec::new();
+    for block in blocks::fixtures() {
+        let header = HeaderBuf::from_rlp(alloy_rlp::encode(&block.header)).expect("a header");
+        let receipts = BlockReceipts::from_encodings(&block.encodings).expect("receipts");
+        let verified = receipts.verify_block(&header).expect("its receipts");
+        assert_eq!(verified.block(), BlockRef::from(&header));
+        assert_eq!(verified.logs().count(), verified.receipts().logs().count());
+        if (17_686_111..=17_686_112).contains(&block.header.number) {
+            found.extend(verified.logs_matching(|log| query.matches(log, Semantics::Geth)));
+        }
+        let mut other = block.header.clone();
+        other.receipts_root = B256::ZERO;
+        let other = HeaderBuf::from_rlp(alloy_rlp::encode(&other)).expect("a header");
+        assert!(receipts.verify_block(&other).is_err(), "{}", block.name);
+    }
+    found.sort_by_key(|log| (log.block_number, log.log_index));
+    assert_eq!(found, expected);
 }
 
 /// What the corpus is there for: a block whose filter is full, and blocks without receipts.
