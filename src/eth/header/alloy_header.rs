@@ -201,7 +201,7 @@ mod tests {
                 "{at}: {refused:?}"
             );
         }
-        let mut other = real.clone();
+        let mut other = real;
         other.hash.0[0] ^= 1;
         assert!(matches!(HeaderBuf::try_from(other), Err(JsonHeaderError::HashMismatch { .. })));
     }
