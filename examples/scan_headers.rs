@@ -9,7 +9,6 @@ use chainsieve::alloy_primitives::{B256, address};
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::log_query::LogQuery;
-use chainsieve::eth::scan;
 use chainsieve::simd::Backend;
 
 /// Headers of mainnet, seven consecutive ones of May 2025 among them.
@@ -37,9 +36,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .address(address!("6b175474e89094c44da98b954eedeac495271d0f"))
         .event("Transfer(address,address,uint256)")?
         .compile(Backend::best());
-    let candidates = scan::candidates(Backend::best(), &query, chain.blooms());
-    for (index, block) in chain.blocks().enumerate() {
-        let answer = if candidates.contains(&index) { "perhaps" } else { "no: proven" };
+    let candidates: Vec<u64> = chain.candidates(&query).map(|block| block.number).collect();
+    for block in chain.blocks() {
+        let answer = if candidates.contains(&block.number) { "perhaps" } else { "no: proven" };
         println!("block {}: {answer}", block.number);
     }
 

@@ -31,8 +31,8 @@
 //! - `filter` (default): everything under [`filter`].
 //! - `era`: era1 and ere archives, in `eth::files`.
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
-//! - `alloy-rpc`: queries from the filters of `alloy-rpc-types-eth`, whose major versions are not
-//!   this crate's.
+//! - `alloy-rpc`: queries, logs, headers and receipts from the types of `alloy-rpc-types-eth`,
+//!   queries and logs back; its major versions are not this crate's.
 //! - `op`: receipts of OP-stack chains, deposits included.
 //! - `rayon`: scans on all cores.
 //!

@@ -8,13 +8,14 @@
 //! into a [`BloomView`], and those *of a value*, which are hashed by [`positions`]. No conversion
 //! of this module hashes.
 //!
-//! Functions over `&[u8; 256]` also take `&alloy_primitives::Bloom`, which dereferences to it.
+//! Functions over `&[u8; 256]` also take `&alloy_primitives::Bloom`, which dereferences to it;
+//! functions over many filters take [`Blooms`].
 //!
 //! Source: Yellow Paper, section 4.3.1 (M3:2048).
 
 use alloc::vec::Vec;
 
-use alloy_primitives::{B256, Bloom, LogData};
+use alloy_primitives::{B256, Bloom, FixedBytesSliceExt as _, LogData};
 
 use crate::hash::{keccak256, keccak256_each};
 use crate::simd::Backend;
@@ -127,6 +128,56 @@ impl<'a> From<&'a [u8; BYTES]> for BloomView<'a> {
 impl<'a> From<&'a Bloom> for BloomView<'a> {
     fn from(bloom: &'a Bloom) -> Self {
         Self { bits: Some(bloom) }
+    }
+}
+
+/// Filters side by side in memory: slices, arrays and vectors of [`Bloom`] or of `[u8; 256]`.
+///
+/// # Examples
+/// ```
+/// use chainsieve::alloy_primitives::Bloom;
+/// use chainsieve::eth::bloom::Blooms;
+///
+/// let blooms = vec![Bloom::ZERO, Bloom::repeat_byte(0xff)];
+/// assert_eq!(blooms.as_arrays(), [[0; 256], [0xff; 256]]);
+/// assert_eq!(blooms[1..].as_arrays(), [[0xff; 256]]);
+/// ```
+pub trait Blooms {
+    /// The same filters as arrays of bytes.
+    ///
+    /// # Cost
+    /// Nothing is copied.
+    fn as_arrays(&self) -> &[[u8; BYTES]];
+}
+
+impl Blooms for [[u8; BYTES]] {
+    fn as_arrays(&self) -> &[[u8; BYTES]] {
+        self
+    }
+}
+
+impl Blooms for [Bloom] {
+    fn as_arrays(&self) -> &[[u8; BYTES]] {
+        let (arrays, _) = self.as_flattened().as_chunks();
+        arrays
+    }
+}
+
+impl<T, const N: usize> Blooms for [T; N]
+where
+    [T]: Blooms,
+{
+    fn as_arrays(&self) -> &[[u8; BYTES]] {
+        self.as_slice().as_arrays()
+    }
+}
+
+impl<T> Blooms for Vec<T>
+where
+    [T]: Blooms,
+{
+    fn as_arrays(&self) -> &[[u8; BYTES]] {
+        self.as_slice().as_arrays()
     }
 }
 
@@ -276,6 +327,16 @@ mod tests {
         assert_eq!(BloomView::from(&one_clear).answer(&[1, 2, 3]), Answer::Maybe);
         assert_eq!(BloomView::from(&one_clear).answer(&[1, 0, 3]), Answer::No);
         assert_eq!(BloomView::from(&[0; BYTES]).answer(&value), Answer::No);
+    }
+
+    #[test]
+    fn filters_are_arrays_in_place() {
+        let blooms: [Bloom; 3] = [1, 2, 3].map(Bloom::repeat_byte);
+        for given in [blooms.as_arrays(), blooms[..].as_arrays(), blooms.to_vec().as_arrays()] {
+            assert_eq!(given, [[1; BYTES], [2; BYTES], [3; BYTES]]);
+        }
+        assert_eq!(blooms.as_arrays().as_ptr().addr(), blooms.as_ptr().addr());
+        assert!(blooms[..0].as_arrays().is_empty());
     }
 
     #[test]

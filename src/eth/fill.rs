@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use super::bloom::{self, BITS, BYTES};
+use super::bloom::{self, BITS, BloomView};
 
 /// How many filters have how many bits set.
 ///
@@ -26,10 +26,11 @@ impl Default for FillHistogram {
 }
 
 impl FillHistogram {
-    /// Counts filters in.
-    pub fn add<'a>(&mut self, blooms: impl IntoIterator<Item = &'a [u8; BYTES]>) {
+    /// Adds filters. One that has not 256 bytes counts as one with all bits set: both say nothing.
+    pub fn add<'a>(&mut self, blooms: impl IntoIterator<Item: Into<BloomView<'a>>>) {
         for bloom in blooms {
-            self.filters[bloom::count_ones(bloom) as usize] += 1;
+            let ones = bloom.into().count_ones();
+            self.filters[ones.map_or(BITS, |ones| ones as usize)] += 1;
         }
     }
 

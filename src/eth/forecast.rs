@@ -10,6 +10,8 @@
 
 use alloc::vec::Vec;
 
+use alloy_primitives::Bloom;
+
 use super::bloom::{self, BitPositions};
 use super::fill::FillHistogram;
 use super::header::{ChainBlock, HeaderChain};
@@ -162,12 +164,8 @@ impl Forecast {
     pub fn add(&mut self, backend: Backend, chain: &HeaderChain) {
         let blooms = chain.blooms();
         self.fills.add(blooms);
-        let mut blocks = chain.blocks();
-        let mut passed = 0;
-        for index in scan::candidates(backend, &self.query, blooms) {
+        for block in chain.candidates_on(backend, &self.query) {
             self.candidates += 1;
-            let block = blocks.nth(index - passed).expect("a candidate is one of the blocks");
-            passed = index + 1;
             self.add_costs(bloom::count_ones(block.bloom), 1.0, block.gas_used as f64);
             self.gas_of_candidates = self.gas_of_candidates.saturating_add(block.gas_used);
         }
@@ -181,7 +179,7 @@ impl Forecast {
             blooms
         };
         for (clause, values) in self.clauses.iter_mut().zip(self.query.clauses()) {
-            let count = |values: &[BitPositions], blooms: &[[u8; bloom::BYTES]]| {
+            let count = |values: &[BitPositions], blooms: &[Bloom]| {
                 let query = CompiledQuery::new(alloc::vec![values.to_vec()]);
                 scan::candidates(backend, &query, blooms).len() as u64
             };
@@ -457,7 +455,7 @@ mod tests {
         let figures = [fills.mean_fill(), fills.quantile(0.5), fills.false_positive_rate(3)];
         assert!(figures.iter().all(|&figure| figure.to_bits() == 0), "{figures:?}");
         let mut fills = FillHistogram::default();
-        fills.add(&[[0; 256], [0xff; 256], [0x0f; 256]]);
+        fills.add(&[[0_u8; 256], [0xff; 256], [0x0f; 256]]);
         assert_eq!((fills.filters(), fills.empty(), fills.uninformative()), (3, 1, 1));
         assert!(
             (fills.mean_fill() - 0.5).abs() < 1e-12 && (fills.quantile(0.5) - 0.5).abs() < 1e-12

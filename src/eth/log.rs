@@ -1,5 +1,8 @@
 //! A log with its place in the chain, as `eth_getLogs` returns it.
 
+#[cfg(feature = "alloy-rpc")]
+mod alloy_log;
+
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;
@@ -53,7 +56,7 @@ const FIELDS: [&str; 10] = [
     "removed",
 ];
 
-/// Why an object is no log.
+/// Why an object is not a log with a place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogProblem {

@@ -92,7 +92,7 @@ fn runs_link_up_to_their_last_hash() {
                 let fields = (block.transactions_root, block.timestamp, block.bloom);
                 assert_eq!(
                     fields,
-                    (header.transactions_root, header.timestamp, &**header.logs_bloom),
+                    (header.transactions_root, header.timestamp, &header.logs_bloom),
                     "{name}"
                 );
                 assert_eq!(chain.block(header.number), Some(block), "{name}");

@@ -27,7 +27,7 @@ pub(crate) fn blooms(corpus: &EthCorpus) -> Vec<Bloom> {
     for file in corpus.of(Format::HeaderRun) {
         let chain = chain(corpus, &file.name);
         let step = if chain.len() > 1_000 { 20 } else { 1 };
-        blooms.extend(chain.blooms().iter().step_by(step).map(Bloom::from));
+        blooms.extend(chain.blooms().iter().step_by(step));
     }
     assert!(blooms.len() > 350, "{}", blooms.len());
     // More than are tested or turned at a time.
@@ -336,8 +336,7 @@ fn forecasts_of_real_runs() {
     let Some(corpus) = EthCorpus::open() else { return };
     let runs: Vec<_> =
         corpus.of(Format::HeaderRun).map(|file| chain(&corpus, &file.name)).collect();
-    let blooms: Vec<Bloom> =
-        runs.iter().flat_map(|chain| chain.blooms().iter().map(Bloom::from)).collect();
+    let blooms: Vec<Bloom> = runs.iter().flat_map(HeaderChain::blooms).copied().collect();
     let ones = |bloom: &Bloom| bloom.iter().map(|byte| byte.count_ones()).sum::<u32>();
     let mut compared = 0;
     for (naive, compiled) in queries(&corpus, 60, 8) {

@@ -80,7 +80,6 @@ fn scans_of_real_headers_are_those_of_alloy() {
     assert!(headers.len() >= 100, "{}", headers.len());
     // Over and over, so that tiles of 512 are filled.
     let headers: Vec<Bloom> = headers.iter().cycle().take(700).copied().collect();
-    let bytes: Vec<[u8; 256]> = headers.iter().map(|bloom| *bloom.data()).collect();
     let mut rng = Rng::new(41);
     let (addresses, topics) = values(&mut rng);
     let (mut queries, mut expected) = (Vec::new(), Vec::new());
@@ -95,7 +94,7 @@ fn scans_of_real_headers_are_those_of_alloy() {
     assert!(selective > 40, "{selective}");
     for backend in Backend::available() {
         for (query, expected) in queries.iter().zip(&expected) {
-            assert_eq!(&candidates(backend, query, &bytes), expected, "{backend:?}, {query:?}");
+            assert_eq!(&candidates(backend, query, &headers), expected, "{backend:?}, {query:?}");
         }
         let watches = WatchList::new(&queries);
         for (i, bloom) in headers.iter().enumerate().take(150) {
@@ -108,7 +107,7 @@ fn scans_of_real_headers_are_those_of_alloy() {
             set.insert(query.clone(), 0);
         }
         let mut found = vec![Vec::new(); queries.len()];
-        for (block, ids) in set.scan(0, &bytes).iter() {
+        for (block, ids) in set.scan(0, &headers).iter() {
             let block = usize::try_from(block).expect("an index");
             for id in ids {
                 found[id.index()].push(block);
@@ -122,7 +121,6 @@ fn scans_of_real_headers_are_those_of_alloy() {
 #[test]
 fn single_values_are_those_of_alloy() {
     let headers = blooms();
-    let bytes: Vec<[u8; 256]> = headers.iter().map(|bloom| *bloom.data()).collect();
     let mut rng = Rng::new(42);
     let (addresses, topics) = values(&mut rng);
     let addresses = addresses.iter().take(300).map(|value| value.as_slice());
@@ -135,7 +133,7 @@ fn single_values_are_those_of_alloy() {
         (yes, no) = (yes + expected.len(), no + headers.len() - expected.len());
         let query = CompiledQuery::new(vec![vec![positions(value)]]);
         for backend in Backend::available() {
-            assert_eq!(candidates(backend, &query, &bytes), expected, "{backend:?}");
+            assert_eq!(candidates(backend, &query, &headers), expected, "{backend:?}");
         }
     }
     assert!(yes > 1_000 && no > 10_000, "{yes}, {no}");

@@ -5,6 +5,9 @@ use alloy_consensus::private::alloy_eips::Decodable2718 as _;
 use alloy_consensus::proofs::calculate_receipt_root;
 use alloy_primitives::{B256, Log, b256};
 use chainsieve::eth::bloom::BloomView;
+use chainsieve::eth::header::{BlockRef, HeaderBuf};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
 
 use crate::blocks::{self, RealBlock};
@@ -104,6 +107,34 @@ fn json_of_nodes() {
     }
 }
 
+/// A node's logs of two blocks, found in their receipts: with the place that the header gives.
+#[test]
+fn logs_of_a_verified_block_know_their_place() {
+    let json = include_str!("../../fixtures/ethereum/logs/weth_withdrawals_17686111-17686112.json");
+    let expected = LocatedLog::list_from_json(json).expect("logs");
+    let query = LogQuery::new()
+        .address(expected[0].log.address)
+        .event("Withdrawal(address,uint256)")
+        .expect("a signature");
+    let mut found = Vec::new();
+    for block in blocks::fixtures() {
+        let header = HeaderBuf::from_rlp(alloy_rlp::encode(&block.header)).expect("a header");
+        let receipts = BlockReceipts::from_encodings(&block.encodings).expect("receipts");
+        let verified = receipts.verify_block(&header).expect("its receipts");
+        assert_eq!(verified.block(), BlockRef::from(&header));
+        assert_eq!(verified.logs().count(), verified.receipts().logs().count());
+        if (17_686_111..=17_686_112).contains(&block.header.number) {
+            found.extend(verified.logs_matching(|log| query.matches(log, Semantics::Geth)));
+        }
+        let mut other = block.header.clone();
+        other.receipts_root = B256::ZERO;
+        let other = HeaderBuf::from_rlp(alloy_rlp::encode(&other)).expect("a header");
+        assert!(receipts.verify_block(&other).is_err(), "{}", block.name);
+    }
+    found.sort_by_key(|log| (log.block_number, log.log_index));
+    assert_eq!(found, expected);
+}
+
 /// What the corpus is there for: a block whose filter is full, and blocks without receipts.
 #[test]
 fn odd_blocks() {
@@ -150,5 +181,110 @@ fn consensus_encodings() {
         check(&block, "encodings", &receipts);
         let receipts = BlockReceipts::from_rlp_list(&block.rlp).expect("receipts");
         check(&block, "a list", &receipts);
+    }
+}
+
+/// As alloy's providers return receipts: read by its serde and converted, and read by us.
+#[cfg(feature = "alloy-rpc")]
+mod of_alloy {
+    use alloy_primitives::Address;
+    use alloy_rpc_types_eth::{Log as RpcLog, TransactionReceipt};
+    use chainsieve::eth::receipts::ReceiptsError;
+
+    use super::*;
+
+    fn receipts(block: &RealBlock) -> Vec<TransactionReceipt> {
+        let mut log_indices = 0..;
+        let receipts = (0..).zip(by_alloy(block)).map(|(index, receipt)| TransactionReceipt {
+            inner: receipt.map_logs(|inner| RpcLog {
+                inner,
+                log_index: log_indices.next(),
+                ..RpcLog::default()
+            }),
+            transaction_hash: B256::with_last_byte(1),
+            transaction_index: Some(index),
+            block_hash: Some(block.header.hash_slow()),
+            block_number: Some(block.header.number),
+            gas_used: 21_000,
+            effective_gas_price: 1,
+            blob_gas_used: None,
+            blob_gas_price: None,
+            from: Address::ZERO,
+            to: None,
+            contract_address: None,
+        });
+        receipts.collect()
+    }
+
+    #[test]
+    fn real_receipts_are_read_alike() {
+        for block in blocks::all() {
+            let mut receipts = receipts(&block);
+            receipts.reverse();
+            let json = serde_json::to_string(&receipts).expect("JSON");
+            let ours = BlockReceipts::from_json(&json).expect("receipts");
+            let read: Vec<TransactionReceipt> = serde_json::from_str(&json).expect("receipts");
+            assert_eq!(BlockReceipts::try_from(&read[..]).as_ref(), Ok(&ours), "{}", block.name);
+            check(&block, "receipts of alloy", &ours);
+        }
+    }
+
+    #[test]
+    fn what_nodes_sent() {
+        for block in blocks::corpus() {
+            let Some(json) = &block.json else { continue };
+            let read: Vec<TransactionReceipt> = serde_json::from_str(json).expect("receipts");
+            let converted = BlockReceipts::try_from(&read[..]).expect("receipts");
+            assert_eq!(converted, BlockReceipts::from_json(json).expect("receipts"));
+            check(&block, "a node's JSON by alloy", &converted);
+        }
+    }
+
+    #[test]
+    fn an_altered_field_is_refused() {
+        type Alter = fn(&mut alloy_consensus::ReceiptWithBloom<alloy_consensus::Receipt<RpcLog>>);
+        let alterations: [Alter; 6] = [
+            |receipt| receipt.receipt.status = false.into(),
+            |receipt| receipt.receipt.cumulative_gas_used += 1,
+            |receipt| receipt.receipt.logs[0].inner.address = Address::ZERO,
+            |receipt| receipt.receipt.logs[0].inner.data.topics_mut()[0] = B256::ZERO,
+            |receipt| receipt.receipt.logs.truncate(0),
+            |receipt| receipt.logs_bloom.0[0] ^= 1,
+        ];
+        let blocks = blocks::fixtures();
+        let block = blocks.iter().find(|block| block.header.number == 17_686_111).expect("one");
+        let real = receipts(block);
+        let verify = |receipts: &[TransactionReceipt]| {
+            let receipts = BlockReceipts::try_from(receipts).expect("receipts");
+            let bloom = (&block.header.logs_bloom).into();
+            receipts.verify_after_byzantium(block.header.receipts_root, bloom).map(drop)
+        };
+        assert_eq!(verify(&real), Ok(()));
+        let at = real
+            .iter()
+            .position(|receipt| receipt.inner.status() && !receipt.inner.logs().is_empty());
+        let at = at.expect("a receipt with a log");
+        for alter in alterations {
+            let mut altered = real.clone();
+            alter(altered[at].inner.as_receipt_with_bloom_mut().expect("a receipt"));
+            assert!(verify(&altered).is_err());
+        }
+    }
+
+    #[test]
+    fn indices_must_be_those_of_a_block() {
+        let blocks = blocks::fixtures();
+        let real = receipts(&blocks[0]);
+        let refused = |alter: fn(&mut Vec<TransactionReceipt>)| {
+            let mut receipts = real.clone();
+            alter(&mut receipts);
+            BlockReceipts::try_from(&receipts[..]).expect_err("other indices")
+        };
+        let missing = ReceiptsError::Missing { transaction_index: 0, receipts: real.len() - 1 };
+        assert_eq!(refused(|receipts| drop(receipts.remove(0))), missing);
+        let twice = ReceiptsError::Twice { transaction_index: 0 };
+        assert_eq!(refused(|receipts| receipts[1].transaction_index = Some(0)), twice);
+        let none = ReceiptsError::NoIndex { receipt: 1 };
+        assert_eq!(refused(|receipts| receipts[1].transaction_index = None), none);
     }
 }

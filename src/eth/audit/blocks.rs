@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, Bloom};
 
 use super::{Question, Undecidable, Verdict};
 use crate::eth::chain_profile::{ChainProfile, ReceiptsScope};
@@ -163,10 +163,7 @@ fn stretches(
 }
 
 /// The filters of these blocks, which are on the chain.
-fn blooms<'a>(
-    chain: &'a HeaderChain,
-    numbers: &RangeInclusive<u64>,
-) -> &'a [[u8; crate::eth::bloom::BYTES]] {
+fn blooms<'a>(chain: &'a HeaderChain, numbers: &RangeInclusive<u64>) -> &'a [Bloom] {
     let index = |number: u64| {
         let first = chain.numbers().map_or(number, |numbers| *numbers.start());
         usize::try_from(number - first).expect("as many blocks as are in memory")

@@ -229,16 +229,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
 
     /// The log as a node without transactions would answer it.
     fn located(&self, own: &VerifiedLog<'_>) -> LocatedLog {
-        LocatedLog {
-            log: own.log.clone(),
-            block_number: self.block.number,
-            block_hash: self.block.hash,
-            block_timestamp: Some(self.block.timestamp),
-            transaction_hash: None,
-            transaction_index: own.transaction_index,
-            log_index: own.log_index,
-            removed: false,
-        }
+        own.located((*self.block).into(), self.block.timestamp)
     }
 
     /// Makes one proof for all findings of a receipt.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, Bloom};
 
 use crate::eth::header::BlockRef;
 use crate::eth::log::LocatedLog;
@@ -32,7 +32,7 @@ pub(super) enum Work {
 pub(super) struct Wanted {
     pub(super) receipts_root: B256,
     /// All ones if the header's has not 256 bytes.
-    pub(super) bloom: [u8; 256],
+    pub(super) bloom: Bloom,
     pub(super) timestamp: u64,
     /// Bytes that they are estimated to have in JSON.
     pub(super) cost: u64,

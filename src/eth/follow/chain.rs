@@ -439,7 +439,7 @@ impl Chain {
         let mut candidates = hits.iter().map(|(place, _)| place).peekable();
         for (place, block) in (0..).zip(chain.blocks()) {
             let is_candidate = candidates.next_if_eq(&place).is_some();
-            let at = BlockRef { number: block.number, hash: block.hash };
+            let at = BlockRef::from(block);
             let mut known = Block::without_logs(at);
             if self.wants_receipts(&block, is_candidate) {
                 known.work = Work::Wanted(Box::new(evidence::wanted(&block)));
@@ -459,7 +459,7 @@ impl Chain {
             let mut chain = HeaderChain::new();
             if chain.extend(Backend::best(), &[header.view()]).is_ok() {
                 for block in chain.blocks() {
-                    let at = BlockRef { number: block.number, hash: block.hash };
+                    let at = BlockRef::from(block);
                     let mut known = Block::without_logs(at);
                     if self.wants_receipts(&block, true) {
                         known.work = Work::Wanted(Box::new(evidence::wanted(&block)));

@@ -49,18 +49,5 @@ pub(super) fn logs(
         return Err(Fault::Unsound { at, log_index }.into());
     }
     let wants = |log: &Log| rules.queries.iter().any(|query| query.matches(log, rules.semantics));
-    let logs = verified.logs_matching(wants).map(|found| {
-        let transaction = usize::try_from(found.transaction_index).unwrap_or(usize::MAX);
-        LocatedLog {
-            log: found.log.clone(),
-            block_number: at.number,
-            block_hash: at.hash,
-            block_timestamp: Some(wanted.timestamp),
-            transaction_hash: claims.get(transaction).and_then(|claims| claims.transaction_hash),
-            transaction_index: found.transaction_index,
-            log_index: found.log_index,
-            removed: false,
-        }
-    });
-    Ok(logs.collect())
+    Ok(verified.in_block(at, wanted.timestamp).logs_matching(wants).collect())
 }

@@ -3,10 +3,12 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, Bloom};
 
-use super::{HeaderError, HeaderView};
-use crate::eth::bloom::{BYTES, BloomView};
+use super::{BlockRef, HeaderBuf, HeaderError, HeaderView};
+use crate::eth::bloom::BloomView;
+use crate::eth::log_query::CompiledQuery;
+use crate::eth::scan;
 use crate::hash::keccak256_each;
 use crate::simd::Backend;
 
@@ -74,7 +76,7 @@ pub enum Linked {
     },
 }
 
-/// A block of a [`HeaderChain`].
+/// A block of a [`HeaderChain`], or of a header by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainBlock<'a> {
     /// Number of the block.
@@ -90,7 +92,7 @@ pub struct ChainBlock<'a> {
     /// The gas that the block used.
     pub gas_used: u64,
     /// The filter of its logs; all ones if the header's has not 256 bytes.
-    pub bloom: &'a [u8; BYTES],
+    pub bloom: &'a Bloom,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,8 +118,11 @@ pub struct HeaderChain {
     /// Parent of the first block.
     parent: Option<B256>,
     fields: Vec<Fields>,
-    blooms: Vec<[u8; BYTES]>,
+    blooms: Vec<Bloom>,
 }
+
+/// In the place of a filter that has not 256 bytes: it says no more than that one.
+const NO_INFORMATION: Bloom = Bloom::repeat_byte(u8::MAX);
 
 /// Headers hashed together, so that the lanes are busy and the bytes still in the cache.
 const BATCH: usize = 64;
@@ -245,42 +250,43 @@ impl HeaderChain {
 
     /// The block of this number.
     pub fn block(&self, number: u64) -> Option<ChainBlock<'_>> {
-        let index = self.index(number)?;
-        let Fields { hash, receipts_root, transactions_root, timestamp, gas_used } =
-            *self.fields.get(index)?;
-        let bloom = self.blooms.get(index)?;
-        Some(ChainBlock {
-            number,
-            hash,
-            receipts_root,
-            transactions_root,
-            timestamp,
-            gas_used,
-            bloom,
-        })
+        self.at(self.index(number)?)
     }
 
     /// The blocks in order.
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = ChainBlock<'_>> {
         let blocks = self.fields.iter().zip(&self.blooms).enumerate();
-        blocks.map(|(index, (fields, bloom))| {
-            let Fields { hash, receipts_root, transactions_root, timestamp, gas_used } = *fields;
-            let number = self.first + index as u64;
-            ChainBlock {
-                number,
-                hash,
-                receipts_root,
-                transactions_root,
-                timestamp,
-                gas_used,
-                bloom,
-            }
-        })
+        blocks.map(|(index, (fields, bloom))| self.joined(index, fields, bloom))
+    }
+
+    /// The blocks that may hold a log of the query, in order. The filters of all others rule it
+    /// out: under a [trusted hash](Self::anchored_to), and where the chain's filters are sound,
+    /// that is a proof.
+    ///
+    /// The query's own range of blocks is not looked at.
+    ///
+    /// # Cost
+    /// A [scan](scan::candidates) of all filters, at once.
+    pub fn candidates(
+        &self,
+        query: &CompiledQuery,
+    ) -> impl Iterator<Item = ChainBlock<'_>> + use<'_> {
+        self.candidates_on(Backend::best(), query)
+    }
+
+    /// As [`candidates`](Self::candidates), on this backend.
+    pub fn candidates_on(
+        &self,
+        backend: Backend,
+        query: &CompiledQuery,
+    ) -> impl Iterator<Item = ChainBlock<'_>> + use<'_> {
+        let found = scan::candidates(backend, query, &self.blooms);
+        found.into_iter().filter_map(|index| self.at(index))
     }
 
     /// The filters of all blocks in order, for scanning. One that has not 256 bytes is all ones
     /// here: both say nothing.
-    pub fn blooms(&self) -> &[[u8; BYTES]] {
+    pub fn blooms(&self) -> &[Bloom] {
         &self.blooms
     }
 
@@ -300,6 +306,17 @@ impl HeaderChain {
     /// The number that the next block must have.
     fn next_number(&self) -> u64 {
         self.first.saturating_add(self.fields.len() as u64)
+    }
+
+    /// The block at this index.
+    fn at(&self, index: usize) -> Option<ChainBlock<'_>> {
+        Some(self.joined(index, self.fields.get(index)?, self.blooms.get(index)?))
+    }
+
+    fn joined<'a>(&self, index: usize, fields: &Fields, bloom: &'a Bloom) -> ChainBlock<'a> {
+        let Fields { hash, receipts_root, transactions_root, timestamp, gas_used } = *fields;
+        let number = self.first + index as u64;
+        ChainBlock { number, hash, receipts_root, transactions_root, timestamp, gas_used, bloom }
     }
 
     fn index(&self, number: u64) -> Option<usize> {
@@ -376,7 +393,29 @@ impl HeaderChain {
             timestamp: header.timestamp(),
             gas_used: header.gas_used(),
         });
-        self.blooms.push(header.logs_bloom().bytes().copied().unwrap_or([u8::MAX; BYTES]));
+        let bloom = header.logs_bloom().bytes();
+        self.blooms.push(bloom.map_or(NO_INFORMATION, Bloom::from));
+    }
+}
+
+impl<'a> From<&'a HeaderBuf> for ChainBlock<'a> {
+    fn from(header: &'a HeaderBuf) -> Self {
+        let view = header.view();
+        Self {
+            number: view.number(),
+            hash: header.hash(),
+            receipts_root: view.receipts_root(),
+            transactions_root: view.transactions_root(),
+            timestamp: view.timestamp(),
+            gas_used: view.gas_used(),
+            bloom: view.logs_bloom().bytes().map_or(&NO_INFORMATION, Into::into),
+        }
+    }
+}
+
+impl From<ChainBlock<'_>> for BlockRef {
+    fn from(block: ChainBlock<'_>) -> Self {
+        Self { number: block.number, hash: block.hash }
     }
 }
 
@@ -388,10 +427,10 @@ impl<'a> From<ChainBlock<'a>> for BloomView<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES, Fields};
+    use super::{Bloom, Fields};
 
     #[test]
     fn a_block_takes_what_the_docs_say() {
-        assert_eq!(size_of::<Fields>() + BYTES, 368);
+        assert_eq!(size_of::<Fields>() + size_of::<Bloom>(), 368);
     }
 }

@@ -9,7 +9,7 @@ use alloy_rlp::{Encodable, Header as RlpHeader};
 use super::{HeaderError, HeaderView};
 use crate::eth::json::message;
 
-/// Why JSON is not accepted as a header.
+/// Why JSON, or a header of alloy, is not accepted as a header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonHeaderError {
@@ -28,7 +28,7 @@ pub enum JsonHeaderError {
     /// headers have fields that are not known here. Ask for `debug_getRawHeader` then.
     #[error("the fields hash to {computed}, the claimed hash is {claimed}")]
     HashMismatch {
-        /// The `hash` of the JSON object.
+        /// The `hash` that came with the fields.
         claimed: B256,
         /// The hash of its fields.
         computed: B256,
@@ -57,12 +57,17 @@ impl HeaderBuf {
     pub fn from_json(json: &str) -> Result<Self, JsonHeaderError> {
         let fields: Fields =
             serde_json::from_str(json).map_err(|error| JsonHeaderError::Json(message(&error)))?;
-        let rlp = fields.encode()?;
-        let computed = HeaderView::decode(&rlp)?.hash();
-        if computed != fields.hash {
-            return Err(JsonHeaderError::HashMismatch { claimed: fields.hash, computed });
+        Self::of(&fields)
+    }
+
+    /// From fields whose hash is the one claimed.
+    pub(super) fn of(fields: &Fields) -> Result<Self, JsonHeaderError> {
+        let header = Self::from_rlp(fields.encode()?)?;
+        if header.hash != fields.hash {
+            let (claimed, computed) = (fields.hash, header.hash);
+            return Err(JsonHeaderError::HashMismatch { claimed, computed });
         }
-        Ok(Self { rlp, hash: computed })
+        Ok(header)
     }
 
     /// From the RLP of a header, as `debug_getRawHeader` returns it.
@@ -93,33 +98,33 @@ impl HeaderBuf {
 /// The fields of a header in JSON-RPC, in the order of the RLP.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Fields {
-    hash: B256,
-    parent_hash: B256,
+pub(super) struct Fields {
+    pub(super) hash: B256,
+    pub(super) parent_hash: B256,
     #[serde(alias = "ommersHash")]
-    sha3_uncles: B256,
+    pub(super) sha3_uncles: B256,
     #[serde(alias = "beneficiary")]
-    miner: Address,
-    state_root: B256,
-    transactions_root: B256,
-    receipts_root: B256,
-    logs_bloom: Bytes,
-    difficulty: U256,
-    number: U256,
-    gas_limit: U256,
-    gas_used: U256,
-    timestamp: U256,
-    extra_data: Bytes,
-    mix_hash: B256,
-    nonce: B64,
-    base_fee_per_gas: Option<U256>,
-    withdrawals_root: Option<B256>,
-    blob_gas_used: Option<U256>,
-    excess_blob_gas: Option<U256>,
-    parent_beacon_block_root: Option<B256>,
-    requests_hash: Option<B256>,
-    block_access_list_hash: Option<B256>,
-    slot_number: Option<U256>,
+    pub(super) miner: Address,
+    pub(super) state_root: B256,
+    pub(super) transactions_root: B256,
+    pub(super) receipts_root: B256,
+    pub(super) logs_bloom: Bytes,
+    pub(super) difficulty: U256,
+    pub(super) number: U256,
+    pub(super) gas_limit: U256,
+    pub(super) gas_used: U256,
+    pub(super) timestamp: U256,
+    pub(super) extra_data: Bytes,
+    pub(super) mix_hash: B256,
+    pub(super) nonce: B64,
+    pub(super) base_fee_per_gas: Option<U256>,
+    pub(super) withdrawals_root: Option<B256>,
+    pub(super) blob_gas_used: Option<U256>,
+    pub(super) excess_blob_gas: Option<U256>,
+    pub(super) parent_beacon_block_root: Option<B256>,
+    pub(super) requests_hash: Option<B256>,
+    pub(super) block_access_list_hash: Option<B256>,
+    pub(super) slot_number: Option<U256>,
 }
 
 impl Fields {

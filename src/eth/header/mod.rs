@@ -2,10 +2,13 @@
 //!
 //! A header's hash is the Keccak-256 of its RLP. So headers are kept as the bytes that came, and
 //! [`HeaderView`] reads the fields in place, whatever later forks append. One that came as JSON
-//! ([`HeaderBuf::from_json`]) is encoded and must have the hash that it claims.
+//! ([`HeaderBuf::from_json`]), or as alloy's type, is encoded and must have the hash that it
+//! claims.
 //!
 //! Fields: Yellow Paper 4.4.3; EIP-1559, 4895, 4844, 4788, 7685, 7928, 7843.
 
+#[cfg(feature = "alloy-rpc")]
+mod alloy_header;
 mod block_ref;
 mod chain;
 mod json;

@@ -4,22 +4,23 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use alloy_consensus::Header as AlloyHeader;
-use alloy_primitives::{B256, U256, hex};
+use alloy_primitives::{Address, B256, Bloom, BloomInput, U256, address, hex};
 use alloy_rlp::Decodable as _;
 
 use super::*;
+use crate::eth::log_query::LogQuery;
 use crate::simd::Backend;
 
-struct Known {
-    chain: String,
-    number: u64,
-    hash: B256,
-    fork: String,
+pub(super) struct Known {
+    pub(super) chain: String,
+    pub(super) number: u64,
+    pub(super) hash: B256,
+    pub(super) fork: String,
     parent_hash: B256,
-    rlp: Vec<u8>,
+    pub(super) rlp: Vec<u8>,
 }
 
-fn known() -> Vec<Known> {
+pub(super) fn known() -> Vec<Known> {
     let json = include_str!("../../../fixtures/ethereum/headers.json");
     let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();
     let text = |row: &serde_json::Value, field: &str| row[field].as_str().unwrap().to_string();
@@ -144,7 +145,9 @@ fn a_filter_of_another_length_says_nothing() {
         assert_eq!(bloom_at_fixed_place(&rlp), None);
         let mut chain = HeaderChain::new();
         let linked = chain.push(&header).unwrap();
-        assert_eq!((linked, chain.blooms()), (Linked::Extended, &[[0xff; 256]][..]));
+        assert_eq!((linked, chain.blooms()), (Linked::Extended, &[Bloom::repeat_byte(0xff)][..]));
+        let header = HeaderBuf::from_rlp(rlp.clone()).unwrap();
+        assert_eq!(chain.blocks().next(), Some(ChainBlock::from(&header)));
     }
 }
 
@@ -353,6 +356,38 @@ fn reorganisations_go_by_hash() {
     };
     assert_eq!((removed.len(), chain.len()), (4, 1));
     assert_eq!(chain.parent_hash(), Some(run[0].parent_hash));
+}
+
+/// Candidates of a real run by their names, against alloy's filter.
+#[test]
+fn candidates_are_blocks() {
+    let usdc = address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
+    let nobody = Address::repeat_byte(0x5e);
+    let mut selective = 0;
+    for run in runs() {
+        let mut chain = HeaderChain::new();
+        let headers: Vec<_> =
+            run.iter().map(|known| HeaderBuf::from_rlp(known.rlp.clone()).unwrap()).collect();
+        for header in &headers {
+            chain.push(&header.view()).map(drop).unwrap();
+        }
+        for address in [usdc, nobody] {
+            let may_have = |header: &&HeaderBuf| {
+                let theirs = AlloyHeader::decode(&mut header.rlp()).unwrap();
+                theirs.logs_bloom.contains_input(BloomInput::Raw(address.as_slice()))
+            };
+            let expected: Vec<_> = headers.iter().filter(may_have).map(BlockRef::from).collect();
+            selective += usize::from(expected.len() < headers.len());
+            let query = LogQuery::new().address(address).compile(Backend::best());
+            let found: Vec<_> = chain.candidates(&query).map(BlockRef::from).collect();
+            assert_eq!(found, expected);
+        }
+        // With all that a chain knows of them.
+        let query = LogQuery::new().compile(Backend::best());
+        assert!(chain.candidates(&query).eq(headers.iter().map(ChainBlock::from)));
+        assert_eq!(HeaderChain::new().candidates(&query).next(), None);
+    }
+    assert!(selective > 0);
 }
 
 #[test]

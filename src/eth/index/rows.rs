@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use alloy_primitives::B256;
+use alloy_primitives::{B256, Bloom};
 
 use super::format::tail::TailRow;
-use crate::eth::bloom::BYTES;
+use crate::eth::bloom::{BYTES, Blooms as _};
 use crate::eth::header::ChainBlock;
 
 /// Consecutive headers, each the parent of the next, in columns.
@@ -75,14 +75,14 @@ impl Rows {
     pub(super) fn extend<'a>(
         &mut self,
         blocks: impl Iterator<Item = ChainBlock<'a>>,
-        blooms: &[[u8; BYTES]],
+        blooms: &[Bloom],
     ) {
         for block in blocks {
             self.hashes.push(block.hash);
             self.times.push(block.timestamp);
             self.gas.push(block.gas_used);
         }
-        self.blooms.extend_from_slice(blooms);
+        self.blooms.extend_from_slice(blooms.as_arrays());
     }
 
     /// Keeps the headers up to the block `last`, which is one of them or the block before.

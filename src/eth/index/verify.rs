@@ -165,7 +165,7 @@ impl<S: Storage> Verifier<'_, S> {
                 hash: block.hash,
                 time: block.timestamp,
                 gas_used: block.gas_used,
-                bloom: *block.bloom,
+                bloom: *block.bloom.data(),
             };
             if block.number < unsealed {
                 let rows = self.rows.get_or_insert_with(|| Rows::new(block.number, parent_hash));

@@ -44,6 +44,12 @@ pub enum ReceiptsError {
     /// line and column.
     #[error("{0}")]
     Json(String),
+    /// A receipt without the index of its transaction, which is in no block.
+    #[error("receipt {receipt} has no transactionIndex")]
+    NoIndex {
+        /// Which of the receipts given, from 0.
+        receipt: usize,
+    },
     /// No receipt has this index, though there are enough receipts for it.
     #[error("transactionIndex {transaction_index} is missing among {receipts} receipts")]
     Missing {

@@ -47,7 +47,7 @@ impl BlockReceipts {
         Self::in_order(receipts.map(read).collect::<Result<_, _>>()?)
     }
 
-    fn in_order(mut read: Vec<JsonReceipt>) -> Result<Self, ReceiptsError> {
+    pub(super) fn in_order(mut read: Vec<JsonReceipt>) -> Result<Self, ReceiptsError> {
         read.sort_by_key(|receipt| receipt.transaction_index);
         let mut all = Self::default();
         let receipts = read.len();
@@ -69,10 +69,11 @@ impl BlockReceipts {
     }
 }
 
-struct JsonReceipt {
-    transaction_index: u64,
-    entry: Entry,
-    claims: Claims,
+/// A receipt, its index, and what is claimed of its place.
+pub(super) struct JsonReceipt {
+    pub(super) transaction_index: u64,
+    pub(super) entry: Entry,
+    pub(super) claims: Claims,
 }
 
 struct JsonLog {

@@ -2,9 +2,9 @@
 //!
 //! Receipts are all or nothing: the root covers every receipt of the block, and one that is left
 //! out changes it. So [`BlockReceipts`] are read from whatever a node sends (consensus RLP, the
-//! slim form of `eth/69` and of `.ere` files, JSON-RPC), and [`verify`](BlockReceipts::verify)
+//! slim form of `eth/69` and of `.ere` files, JSON-RPC and alloy's type of it), and [`verify`](BlockReceipts::verify)
 //! says whether they are the block's. From [`VerifiedReceipts`] come the block's logs, all of
-//! them and in order, and a [`ReceiptProof`] of any single receipt for others to verify.
+//! them and in order, from [`VerifiedBlock`] the same with their place in the chain, and a [`ReceiptProof`] of any single receipt for others to verify.
 //!
 //! Types of receipts: legacy, 1 (EIP-2930), 2 (EIP-1559), 3 (EIP-4844), 4 (EIP-7702), which all
 //! hold the same fields; with feature `op` deposits of the OP stack (0x7e). Another type is an
@@ -13,6 +13,8 @@
 //! Sources: Yellow Paper 4.3.1; EIP-658 (status instead of post-state), EIP-2718 (types),
 //! EIP-7642 (`eth/69`).
 
+#[cfg(feature = "alloy-rpc")]
+mod alloy_receipt;
 mod blooms;
 mod error;
 mod json;
@@ -28,7 +30,7 @@ use alloy_primitives::{B256, Log};
 
 pub use error::{ProofError, ReceiptsError, VerifyError};
 pub use proof::ReceiptProof;
-pub use verify::{BloomAgreement, VerifiedLog, VerifiedReceipts};
+pub use verify::{BloomAgreement, VerifiedBlock, VerifiedLog, VerifiedReceipts};
 
 use crate::eth::bloom;
 

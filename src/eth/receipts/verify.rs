@@ -9,6 +9,8 @@ use super::blooms::Blooms;
 use super::proof::key;
 use super::{BlockReceipts, Outcome, VerifyError};
 use crate::eth::bloom::{self, BloomView};
+use crate::eth::header::{BlockRef, ChainBlock};
+use crate::eth::log::LocatedLog;
 use crate::simd::Backend;
 
 /// How the filter of a header relates to the logs of its receipts.
@@ -45,6 +47,23 @@ pub struct VerifiedLog<'a> {
     pub log_index: u64,
     /// Address, topics and data.
     pub log: &'a Log,
+}
+
+impl VerifiedLog<'_> {
+    /// The log with its place, in the block whose receipts these are, which the caller knows. The
+    /// transaction's hash is left out: receipts do not have it.
+    pub fn located(&self, block: BlockRef, timestamp: u64) -> LocatedLog {
+        LocatedLog {
+            log: self.log.clone(),
+            block_number: block.number,
+            block_hash: block.hash,
+            block_timestamp: Some(timestamp),
+            transaction_hash: None,
+            transaction_index: self.transaction_index,
+            log_index: self.log_index,
+            removed: false,
+        }
+    }
 }
 
 /// All receipts of a block, each of them and their number under the receipts root.
@@ -103,6 +122,45 @@ impl BlockReceipts {
         header_bloom: BloomView<'_>,
     ) -> Result<VerifiedReceipts<'a>, VerifyError> {
         self.verify_as(true, receipts_root, header_bloom)
+    }
+
+    /// As [`verify`](Self::verify), against the block of a chain or a header: the logs of the
+    /// result know their block.
+    ///
+    /// # Errors
+    /// [`VerifyError`]: another root, or not enough to compute it.
+    ///
+    /// # Examples
+    /// Transfers of USDC in block 17,686,111 of mainnet:
+    /// ```
+    /// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ethereum/blocks/mainnet_17686111.json");
+    /// # let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file)?)?;
+    /// # let bytes = |hex: &serde_json::Value| chainsieve::alloy_primitives::hex::decode(hex.as_str().unwrap());
+    /// # let header = bytes(&json["header"])?;
+    /// # let encodings = json["receipts"].as_array().unwrap().iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
+    /// use chainsieve::alloy_primitives::address;
+    /// use chainsieve::eth::header::HeaderBuf;
+    /// use chainsieve::eth::log_query::{LogQuery, Semantics};
+    /// use chainsieve::eth::receipts::BlockReceipts;
+    ///
+    /// let query = LogQuery::new()
+    ///     .address(address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48"))
+    ///     .event("Transfer(address,address,uint256)")?;
+    /// let header = HeaderBuf::from_rlp(header)?;
+    /// let receipts = BlockReceipts::from_encodings(&encodings)?;
+    /// let block = receipts.verify_block(&header)?;
+    /// let mut logs = block.logs_matching(|log| query.matches(log, Semantics::Geth));
+    /// let first = logs.next().expect("a transfer");
+    /// assert_eq!((first.block_number, first.block_hash), (17_686_111, header.hash()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify_block<'a, 'b>(
+        &'a self,
+        block: impl Into<ChainBlock<'b>>,
+    ) -> Result<VerifiedBlock<'a>, VerifyError> {
+        let block = block.into();
+        let verified = self.verify(block.receipts_root, block.bloom.into())?;
+        Ok(verified.in_block(block.into(), block.timestamp))
     }
 
     fn verify_as<'a>(
@@ -178,7 +236,59 @@ impl BlockReceipts {
     }
 }
 
+/// All receipts of a block whose header is known, so that each log has its place.
+///
+/// What it says is worth what that header is.
+#[derive(Debug, Clone, Copy)]
+pub struct VerifiedBlock<'a> {
+    receipts: VerifiedReceipts<'a>,
+    block: BlockRef,
+    timestamp: u64,
+}
+
+impl VerifiedBlock<'_> {
+    /// The block.
+    pub fn block(&self) -> BlockRef {
+        self.block
+    }
+
+    /// All logs of the block, in order.
+    ///
+    /// Of a log's place nothing but `transaction_hash` is the source's claim alone: no receipt
+    /// has it, and it is there where the receipts came with it.
+    pub fn logs(&self) -> impl Iterator<Item = LocatedLog> {
+        self.logs_matching(|_| true)
+    }
+
+    /// The [logs](Self::logs) of the block that `matches` holds for, in order: all of them.
+    pub fn logs_matching(
+        &self,
+        matches: impl FnMut(&Log) -> bool,
+    ) -> impl Iterator<Item = LocatedLog> {
+        let Self { receipts, block, timestamp } = self;
+        receipts.logs_matching(matches).map(move |found| {
+            let claims = receipts.receipts.claims();
+            let claims =
+                usize::try_from(found.transaction_index).ok().and_then(|at| claims.get(at));
+            let transaction_hash = claims.and_then(|claims| claims.transaction_hash);
+            LocatedLog { transaction_hash, ..found.located(*block, *timestamp) }
+        })
+    }
+}
+
+impl<'a> VerifiedBlock<'a> {
+    /// The receipts, and how the header's filter relates to their logs.
+    pub fn receipts(&self) -> VerifiedReceipts<'a> {
+        self.receipts
+    }
+}
+
 impl<'a> VerifiedReceipts<'a> {
+    /// As those of the block under whose receipts root they were verified.
+    pub(crate) fn in_block(self, block: BlockRef, timestamp: u64) -> VerifiedBlock<'a> {
+        VerifiedBlock { receipts: self, block, timestamp }
+    }
+
     /// The receipts.
     pub fn receipts(&self) -> &'a BlockReceipts {
         self.receipts

@@ -28,7 +28,7 @@ pub use query_set::{Hits, QueryId, QuerySet};
 pub use scanner::Scanner;
 pub use watch_list::WatchList;
 
-use crate::eth::bloom::BYTES;
+use crate::eth::bloom::Blooms;
 use crate::eth::log_query::CompiledQuery;
 use crate::simd::Backend;
 
@@ -49,7 +49,11 @@ use crate::simd::Backend;
 /// let query = CompiledQuery::new(vec![vec![address]]);
 /// assert_eq!(scan::candidates(Backend::best(), &query, &blooms), [700, 900]);
 /// ```
-pub fn candidates(backend: Backend, query: &CompiledQuery, blooms: &[[u8; BYTES]]) -> Vec<usize> {
+pub fn candidates(
+    backend: Backend,
+    query: &CompiledQuery,
+    blooms: &(impl Blooms + ?Sized),
+) -> Vec<usize> {
     Scanner::ordered_by(backend, query, blooms).candidates(blooms)
 }
 
@@ -58,7 +62,7 @@ pub fn candidates(backend: Backend, query: &CompiledQuery, blooms: &[[u8; BYTES]
 pub fn par_candidates(
     backend: Backend,
     query: &CompiledQuery,
-    blooms: &[[u8; BYTES]],
+    blooms: &(impl Blooms + ?Sized),
 ) -> Vec<usize> {
     Scanner::ordered_by(backend, query, blooms).par_candidates(blooms)
 }

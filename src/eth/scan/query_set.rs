@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::ranges::Ranges;
 use super::scanner::Scanner;
 use super::slices::{Select, TILE, Task, Tile, ValueColumns, columns_of, for_each, range_mask};
-use crate::eth::bloom::BYTES;
+use crate::eth::bloom::{BYTES, Blooms};
 use crate::eth::log_query::CompiledQuery;
 use crate::simd::Backend;
 
@@ -127,7 +127,11 @@ impl QuerySet {
     ///
     /// # Panics
     /// If a block's number would be `u64::MAX` or more.
-    pub fn scan(&mut self, first_block: u64, blooms: &[[u8; BYTES]]) -> Hits {
+    pub fn scan(&mut self, first_block: u64, blooms: &(impl Blooms + ?Sized)) -> Hits {
+        self.scan_arrays(first_block, blooms.as_arrays())
+    }
+
+    fn scan_arrays(&mut self, first_block: u64, blooms: &[[u8; BYTES]]) -> Hits {
         let count = u64::try_from(blooms.len()).ok();
         let end = count.and_then(|count| first_block.checked_add(count));
         let chunk = first_block..end.expect("block numbers below u64::MAX");

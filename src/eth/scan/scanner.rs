@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::rows::{self, BLOCK, Required, Sieve, Values, to_f64};
 use super::slices::{self, Select, TILE, Task, Tile, ValueColumns};
-use crate::eth::bloom::{BYTES, contains};
+use crate::eth::bloom::{BYTES, Blooms, contains};
 use crate::eth::log_query::CompiledQuery;
 use crate::simd::Backend;
 
@@ -46,12 +46,20 @@ const SAMPLE: usize = 256;
 impl Scanner {
     /// Without knowledge of the filters: tests of more bits go first.
     pub fn new(backend: Backend, query: &CompiledQuery) -> Self {
-        Self::ordered_by(backend, query, &[])
+        Self::ordered_by_arrays(backend, query, &[])
     }
 
     /// With tests in the order in which they reject most of a sample of `blooms`, at most one in
     /// 64 and 256 in all. Others give the same candidates, perhaps more slowly.
-    pub fn ordered_by(backend: Backend, query: &CompiledQuery, blooms: &[[u8; BYTES]]) -> Self {
+    pub fn ordered_by(
+        backend: Backend,
+        query: &CompiledQuery,
+        blooms: &(impl Blooms + ?Sized),
+    ) -> Self {
+        Self::ordered_by_arrays(backend, query, blooms.as_arrays())
+    }
+
+    fn ordered_by_arrays(backend: Backend, query: &CompiledQuery, blooms: &[[u8; BYTES]]) -> Self {
         let count = (blooms.len() / 64).min(SAMPLE);
         let step = blooms.len().checked_div(count).unwrap_or(1);
         let sample: Vec<&[u8; BYTES]> = blooms.iter().step_by(step).take(count).collect();
@@ -99,18 +107,18 @@ impl Scanner {
     }
 
     /// The indices of the filters whose blocks may hold a match, ascending.
-    pub fn candidates(&self, blooms: &[[u8; BYTES]]) -> Vec<usize> {
+    pub fn candidates(&self, blooms: &(impl Blooms + ?Sized)) -> Vec<usize> {
         let mut found = Vec::new();
-        self.scan(blooms, 0, &mut Tile::default(), &mut found);
+        self.scan(blooms.as_arrays(), 0, &mut Tile::default(), &mut found);
         found
     }
 
     /// As [`candidates`](Self::candidates), on all cores.
     #[cfg(feature = "rayon")]
-    pub fn par_candidates(&self, blooms: &[[u8; BYTES]]) -> Vec<usize> {
+    pub fn par_candidates(&self, blooms: &(impl Blooms + ?Sized)) -> Vec<usize> {
         use rayon::prelude::*;
 
-        let chunks = blooms.par_chunks(CHUNK).enumerate();
+        let chunks = blooms.as_arrays().par_chunks(CHUNK).enumerate();
         let chunks = chunks.map_init(Tile::default, |tile, (number, chunk)| {
             let mut found = Vec::new();
             self.scan(chunk, number * CHUNK, tile, &mut found);
