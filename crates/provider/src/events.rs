@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use alloy_dyn_abi::{DynSolValue, EventExt as _};
 use alloy_json_abi::{Event, JsonAbi, Param};
-use chainsieve::alloy_primitives::{B256, Log};
+use chainsieve::alloy_primitives::{B256, Log, hex};
 use chainsieve::eth::log_query::LogQuery;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -261,12 +261,12 @@ fn to_json(value: &DynSolValue) -> Value {
         DynSolValue::Int(value, _) => json!(value.to_string()),
         DynSolValue::Uint(value, _) => json!(value.to_string()),
         DynSolValue::FixedBytes(word, size) => {
-            json!(chainsieve::alloy_primitives::hex::encode_prefixed(&word[..*size]))
+            json!(hex::encode_prefixed(&word[..*size]))
         }
         DynSolValue::Address(address) => json!(address),
         DynSolValue::Function(function) => json!(function),
         DynSolValue::Bytes(bytes) => {
-            json!(chainsieve::alloy_primitives::hex::encode_prefixed(bytes))
+            json!(hex::encode_prefixed(bytes))
         }
         DynSolValue::String(text) => json!(text),
         DynSolValue::Array(values)

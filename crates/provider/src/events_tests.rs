@@ -65,8 +65,8 @@ fn values_are_those_of_the_specification() {
     let arguments = serde_json::json!({
         "a": "291",
         "b": ["1110", "1929"],
-        "c": format!("0x{}", hex("1234567890")),
-        "d": format!("0x{}", hex("Hello, world!")),
+        "c": format!("0x{}", in_hex("1234567890")),
+        "d": format!("0x{}", in_hex("Hello, world!")),
     });
     assert_eq!(json["arguments"], arguments);
     // Cut off anywhere it is an error or, without what pads the end, the same.
@@ -78,8 +78,8 @@ fn values_are_those_of_the_specification() {
     }
 }
 
-fn hex(text: &str) -> String {
-    chainsieve::alloy_primitives::hex::encode(text)
+fn in_hex(text: &str) -> String {
+    hex::encode(text)
 }
 
 /// Of an indexed argument of dynamic size a log has the hash alone.

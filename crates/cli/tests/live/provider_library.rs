@@ -30,6 +30,9 @@ use crate::rpc_proxy::{Fate, Proxy};
 #[path = "../../../provider/examples/verified_scanner.rs"]
 #[expect(dead_code, reason = "its main")]
 mod verified_scanner;
+#[path = "../../../provider/examples/with_alloy.rs"]
+#[expect(dead_code, reason = "its main")]
+mod with_alloy;
 
 pub(crate) fn tests() -> Vec<Trial> {
     let anvil = &[Need::Anvil];
@@ -129,6 +132,11 @@ fn lies(scene: &Scene, caller: &Caller) {
         let with_logs = expected.iter().map(|log| log.block_hash);
         assert!(with_logs.into_iter().all(|it| candidates.iter().any(|at| at.hash == it)));
     }
+    let filter = alloy_rpc_types_eth::Filter::new().from_block(0_u64).to_block(head);
+    let theirs = with_alloy::logs(node.rpc().url(), &filter).expect("proven");
+    let expected: Vec<alloy_rpc_types_eth::Log> =
+        truth.iter().map(|log| serde_json::from_value(log.clone()).expect("a log")).collect();
+    assert_eq!(theirs, expected);
     for (name, lie, _) in LIES {
         for log in targets(&truth) {
             let told = log.clone();

@@ -149,7 +149,9 @@ impl Shared {
         match tag.as_str()? {
             "latest" | "safe" | "finalized" => self.blocks.last(),
             "earliest" => self.blocks.first(),
-            hash if hash.len() == 66 => self.blocks.get(*self.by_hash.get(&hash.parse().ok()?)?),
+            hash if hash.len() == 66 => {
+                self.blocks.get(*self.by_hash.get(&hash.parse::<B256>().ok()?)?)
+            }
             number => by_number(u64::from_str_radix(number.strip_prefix("0x")?, 16).ok()?),
         }
     }

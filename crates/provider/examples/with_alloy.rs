@@ -1,0 +1,25 @@
+//! `eth_getLogs` as alloy's users ask it, and an answer that is proven to be complete.
+//!
+//! cargo run -p chainsieve-provider --features alloy --example with_alloy -- URL ADDRESS FROM TO
+
+use alloy_rpc_types_eth::{Filter, Log};
+use chainsieve_provider::Provider;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [url, address, from, to] = &arguments[..] else { return Err("URL ADDRESS FROM TO".into()) };
+    let (from, to): (u64, u64) = (from.parse()?, to.parse()?);
+    let filter = Filter::new().address(address.parse::<alloy_primitives::Address>()?);
+    for log in logs(url, &filter.from_block(from).to_block(to))? {
+        println!("{}", serde_json::to_string(&log)?);
+    }
+    Ok(())
+}
+
+/// All logs that the filter selects.
+pub(crate) fn logs(url: &str, filter: &Filter) -> Result<Vec<Log>> {
+    let proven = Provider::new(url)?.logs(&filter.into())?;
+    Ok(proven.logs.into_iter().map(Log::from).collect())
+}
