@@ -1,6 +1,6 @@
 //! All transfers of a token in some blocks, proven to be all, from a node that nobody trusts.
 //!
-//! cargo run -p chainsieve-provider --features abi --example verified_scanner -- URL TOKEN FROM TO
+//! `cargo run -p chainsieve-provider --features abi --example verified_scanner -- URL TOKEN FROM TO`
 
 use chainsieve_provider::{Events, Provider};
 

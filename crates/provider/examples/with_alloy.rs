@@ -1,6 +1,6 @@
 //! `eth_getLogs` as alloy's users ask it, and an answer that is proven to be complete.
 //!
-//! cargo run -p chainsieve-provider --features alloy --example with_alloy -- URL ADDRESS FROM TO
+//! `cargo run -p chainsieve-provider --features alloy --example with_alloy -- URL ADDRESS FROM TO`
 
 use alloy_rpc_types_eth::{Filter, Log};
 use chainsieve_provider::Provider;

@@ -62,7 +62,7 @@ pub(crate) fn fetch(
         let windows = node.logs(&asked.query, asked.first..=settled, |window, mut found| {
             logs.append(&mut found);
             let done = (window.end() - asked.first).saturating_add(1);
-            node.note(Note::Progress { stage: Stage::Logs, done, total });
+            node.note(&Note::Progress { stage: Stage::Logs, done, total });
             check_count(&logs)
         });
         windows.map_err(|failed| failed.of(node, GET_LOGS))?;
@@ -86,7 +86,7 @@ pub(crate) fn fetch(
         if !is_source || tries == TRIES {
             return Err(FetchError::OtherBranch { node: node.name(), block, tries });
         }
-        node.note(Note::Reorganized { block, from });
+        node.note(&Note::Reorganized { block, from });
         let end = fetched.chain.numbers().map_or(asked.last, |numbers| *numbers.end());
         fetched.fetch(node, from..=end, true)?;
     }
@@ -112,7 +112,7 @@ fn by_hash(
     node.logs_at_each(&asked.query, &hashes, |hash, answer| {
         let number = numbers[done];
         done += 1;
-        node.note(Note::Progress { stage: Stage::Logs, done: done as u64, total });
+        node.note(&Note::Progress { stage: Stage::Logs, done: done as u64, total });
         // Besu and anvil answer with no logs for a block that they don't have.
         let is_doubtful = matches!(&answer, Ok(logs) if logs.is_empty())
             && failed.is_none()

@@ -82,7 +82,7 @@ impl Asking {
                 let (node, is_source) = (&nodes[index], index == source.node);
                 let found =
                     answers::fetch(node, &asked, &mut source.fetched, is_source, &may_hold)?;
-                node.note(Note::Logs(found.len()));
+                node.note(&Note::Logs(found.len()));
                 logs[index] = found;
             }
         }

@@ -124,7 +124,7 @@ fn forecast(
     if blocks > limit {
         return Err(FetchError::TooManyReceipts { blocks, bytes, limit });
     }
-    node.note(Note::FetchesReceipts { blocks, bytes });
+    node.note(&Note::FetchesReceipts { blocks, bytes });
     Ok(())
 }
 
@@ -149,7 +149,7 @@ fn ask(
     // Ends early where the node is asked no more.
     let asked = node.receipts_of(blocks, |block, receipts| {
         done += 1;
-        node.note(Note::Progress { stage: Stage::Receipts, done, total });
+        node.note(&Note::Progress { stage: Stage::Receipts, done, total });
         let error = match receipts {
             Ok(receipts) => {
                 failures = 0;

@@ -65,7 +65,7 @@ impl FetchedChain {
                 }
                 if let Some(header) = headers.last().filter(|_| progress) {
                     let done = header.view().number().saturating_sub(bottom).saturating_add(1);
-                    node.note(Note::Progress { stage: Stage::Headers, done, total });
+                    node.note(&Note::Progress { stage: Stage::Headers, done, total });
                 }
                 Ok::<_, Failed>(())
             });
@@ -81,7 +81,7 @@ impl FetchedChain {
             }
             let back = STEP_BACK << (2 * (tries - 1));
             from = block.saturating_sub(back).max(bottom);
-            node.note(Note::Reorganized { block, from });
+            node.note(&Note::Reorganized { block, from });
             if from == bottom {
                 // The first block may be another one too.
                 self.chain = HeaderChain::new();

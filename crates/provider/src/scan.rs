@@ -104,7 +104,7 @@ pub(crate) fn scan_parts(
         let found = scanner.get_or_insert_with(by).candidates(chain.blooms());
         let goes_on = take(ScannedPart { chain: &chain, candidates: &found });
         let done = (last - asked.first).saturating_add(1);
-        node.note(Note::Progress { stage: Stage::Headers, done, total });
+        node.note(&Note::Progress { stage: Stage::Headers, done, total });
         before = Some(chain.following());
         match last.checked_add(1).filter(|&next| next <= end && goes_on) {
             Some(next) => start = next,

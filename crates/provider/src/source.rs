@@ -45,7 +45,7 @@ pub(crate) fn fetch(
             Err(FetchError::Stopped) => return Err(FetchError::Stopped),
             Err(error) => {
                 if index + 1 < nodes.len() {
-                    node.note(Note::NoChain(error.to_string()));
+                    node.note(&Note::NoChain(error.to_string()));
                     warnings
                         .push(Warning::NoChain { blocks: blocks.clone(), error: error.clone() });
                 }

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let reader = query::stdin_once(&args.query, &headers.headers)?;
     let query = query::read(&args.query, &reader)?;
     if args.rpc.is_given() {
-        return of_provider(args, query, json);
+        return of_provider(args, &query, json);
     }
     let mut scan = Scan::new(args, query);
     let compiled = scan.query.compile(Backend::best());
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
 }
 
 /// The same with headers from a provider.
-fn of_provider(args: &ScanArgs, query: LogQuery, json: bool) -> anyhow::Result<Report> {
+fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<Report> {
     query::require_from(&args.query)?;
     let anchors: Vec<B256> = args.anchor.iter().map(|anchor| anchor.0).collect();
     let (builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
@@ -61,7 +61,7 @@ fn of_provider(args: &ScanArgs, query: LogQuery, json: bool) -> anyhow::Result<R
     let mut found: Option<Scan> = None;
     let mut lines = Lines::default();
     let mut printed = Ok(());
-    let asked = provider.scan_parts(&query, |asked, part| {
+    let asked = provider.scan_parts(query, |asked, part| {
         let scan = found.get_or_insert_with(|| Scan::new(args, asked.query.clone()));
         let text = scan.take(part.chain, part.candidates, json);
         if !args.count && !text.is_empty() {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use chainsieve::alloy_primitives::{Address, B256, U256, keccak256};
-use chainsieve::eth::audit::Status;
+use chainsieve::eth::audit::{AuditReport, Status};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::provider::Budget;
@@ -237,7 +237,7 @@ fn follows(scene: &Scene, caller: &Caller) {
                 break;
             }
             take(&mut kept, &update.update);
-            cursor = update.cursor.clone();
+            cursor.clone_from(&update.cursor);
             following.acknowledge(&update);
         }
         drop(updates);
@@ -297,7 +297,7 @@ fn two(scene: &Scene) {
     ] {
         let both = provider(&urls).build().expect("built");
         let audited = both.audit(&everything).expect("audited");
-        let found: Vec<Status> = audited.reports.iter().map(|report| report.status()).collect();
+        let found: Vec<Status> = audited.reports.iter().map(AuditReport::status).collect();
         assert_eq!(found, statuses);
         assert!(audited.asking.tip.is_own && audited.asking.tip.is_agreed());
     }

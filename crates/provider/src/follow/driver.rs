@@ -142,7 +142,7 @@ impl Driver {
             }
             Action::Note(note) => {
                 if !self.is_stopping() {
-                    self.node().note(Note::Follow(note));
+                    self.node().note(&Note::Follow(note));
                 }
                 Ok(Vec::new())
             }

@@ -166,7 +166,7 @@ impl Node {
         };
         if answers.iter().any(|answer| matches!(answer, Err(RpcError::MethodMissing { .. }))) {
             if self.raw_headers.set_missing() {
-                self.note(Note::NoRawHeaders);
+                self.note(&Note::NoRawHeaders);
             }
             return Ok(None);
         }

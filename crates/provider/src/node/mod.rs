@@ -85,9 +85,9 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    pub(crate) fn note(&self, endpoint: &Endpoint, note: Note) {
+    pub(crate) fn note(&self, endpoint: &Endpoint, note: &Note) {
         if let Some(log) = &self.log {
-            log(endpoint, &note);
+            log(endpoint, note);
         }
     }
 }
@@ -139,7 +139,7 @@ impl Node {
         self.endpoint().to_string()
     }
 
-    pub(crate) fn note(&self, note: Note) {
+    pub(crate) fn note(&self, note: &Note) {
         self.caller.transport().note(note);
     }
 

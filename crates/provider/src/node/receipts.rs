@@ -79,7 +79,7 @@ impl Node {
             self.receipts_method.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         if changed.is_ok() {
             let (before, now) = (before.name(), now.name());
-            self.note(Note::ReceiptsBy { before, error, now });
+            self.note(&Note::ReceiptsBy { before, error, now });
         }
     }
 

@@ -65,7 +65,7 @@ impl Transport {
         }
         let agent = Agent::new_with_config(config.build());
         if agent.config().proxy().is_some_and(|proxy| endpoint.is_open_to(proxy)) {
-            options.note(&endpoint, Note::OpenToProxy);
+            options.note(&endpoint, &Note::OpenToProxy);
         }
         let spending = options.budget.clone().map(|it| Arc::new(Mutex::new(Spending::new(it))));
         let (began, sent) = (Instant::now(), Arc::default());
@@ -168,12 +168,12 @@ impl Transport {
     /// Waits before the next try.
     fn wait(&self, wait: Duration, error: &RpcError) -> Result<(), RpcError> {
         if wait >= LONG {
-            self.note(Note::Waits { error: error.clone(), wait });
+            self.note(&Note::Waits { error: error.clone(), wait });
         }
         if self.options.stop.wait_timeout(wait) { Err(RpcError::Stopped) } else { Ok(()) }
     }
 
-    pub(super) fn note(&self, note: Note) {
+    pub(super) fn note(&self, note: &Note) {
         self.options.note(&self.endpoint, note);
     }
 

@@ -42,12 +42,12 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let provider = provider.with_profile(profile::of_provider(&args.trust, chain_id)?);
     query::require_from(&args.query)?;
     let asking = provider.ask(&query).map_err(in_words_of_the_command)?;
-    judge(args, &provider, asking)
+    judge(args, &provider, &asking)
 }
 
 /// Holds each answer against the chain, with receipts from whoever has them.
-fn judge(args: &AuditArgs, provider: &Provider, asking: Asking) -> anyhow::Result<Report> {
-    let mut warnings = warnings(args, provider, &asking);
+fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Result<Report> {
+    let mut warnings = warnings(args, provider, asking);
     let chain = &asking.fetched.chain;
     let logs = &asking.logs;
     let mut audits = asking.audits()?;
@@ -105,7 +105,7 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: Asking) -> anyhow::Resul
         _ => None,
     };
     let outcome = Outcome {
-        asking: &asking,
+        asking,
         chain_of_user: profile::is_of_user(&args.trust),
         hosts: &hosts,
         from: &fetched.from,

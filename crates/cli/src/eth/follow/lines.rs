@@ -60,7 +60,8 @@ impl Lines {
             text += ",event";
         }
         for (event, argument) in &self.columns {
-            text += &format!(",{}", quoted(&format!("{event}.{argument}")));
+            text += ",";
+            text += &quoted(&format!("{event}.{argument}"));
         }
         text + "\r\n"
     }
@@ -136,13 +137,15 @@ impl Lines {
         );
         if self.events.is_some() {
             let event = decoded.map_or("", |decoded| &decoded.event.name);
-            text += &format!(",{}", quoted(event));
+            text += ",";
+            text += &quoted(event);
             for (of, name) in &self.columns {
                 let arguments = decoded.filter(|_| event == of).into_iter();
                 let mut arguments = arguments.flat_map(|decoded| &decoded.arguments);
                 let argument = arguments.find(|argument| argument.name == name);
                 let value = argument.map_or(String::new(), |it| words(&it.to_json()));
-                text += &format!(",{}", quoted(&value));
+                text += ",";
+                text += &quoted(&value);
             }
         }
         text + "\r\n"
@@ -155,33 +158,29 @@ fn json_of(log: &LocatedLog, decoded: &Decoded<'_>) -> String {
     let mut text = log.to_json();
     // It ends with the brace of the object.
     text.pop();
-    text += &format!(",\"evidence\":\"{EVIDENCE}\"");
-    match decoded {
-        Ok(None) => {}
-        Ok(Some(decoded)) => text += &format!(",\"decoded\":{}", decoded.to_json()),
-        Err(error) => text += &format!(",\"undecoded\":{}", json!(error.to_string())),
-    }
-    text + "}\n"
+    let decoded = match decoded {
+        Ok(None) => String::new(),
+        Ok(Some(decoded)) => format!(",\"decoded\":{}", decoded.to_json()),
+        Err(error) => format!(",\"undecoded\":{}", json!(error.to_string())),
+    };
+    format!("{text},\"evidence\":\"{EVIDENCE}\"{decoded}}}\n")
 }
 
 fn text_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
     let removed = if log.removed { "removed  " } else { "" };
     let topics = log.log.topics();
-    let what = match decoded {
-        Some(decoded) => {
-            let arguments = decoded.arguments.iter();
-            let arguments = arguments.map(|it| format!("{} {}", it.name, words(&it.to_json())));
-            let arguments: Vec<String> = arguments.collect();
-            printable(&format!("{}({})", decoded.event.name, arguments.join(", "))).into_owned()
-        }
-        None => {
-            let topic = topics.first().map_or_else(|| "no topic".into(), ToString::to_string);
-            let more = match topics.len().saturating_sub(1) {
-                0 => String::new(),
-                more => format!(" and {}", count(more, "topic")),
-            };
-            format!("{topic}{more}  {}", count(log.log.data.data.len(), "byte"))
-        }
+    let what = if let Some(decoded) = decoded {
+        let arguments = decoded.arguments.iter();
+        let arguments = arguments.map(|it| format!("{} {}", it.name, words(&it.to_json())));
+        let arguments: Vec<String> = arguments.collect();
+        printable(&format!("{}({})", decoded.event.name, arguments.join(", "))).into_owned()
+    } else {
+        let topic = topics.first().map_or_else(|| "no topic".into(), ToString::to_string);
+        let more = match topics.len().saturating_sub(1) {
+            0 => String::new(),
+            more => format!(" and {}", count(more, "topic")),
+        };
+        format!("{topic}{more}  {}", count(log.log.data.data.len(), "byte"))
     };
     let transaction =
         log.transaction_hash.map_or_else(|| "?".into(), |transaction| transaction.to_string());

@@ -1,5 +1,6 @@
 //! `eth audit`: lies of every kind, and evidence in every form.
 
+use chainsieve::alloy_primitives::Address;
 use chainsieve::eth::audit::AuditReport;
 use chainsieve::eth::header::HeaderView;
 use chainsieve::eth::log::LocatedLog;
@@ -121,8 +122,7 @@ fn lies_are_told_apart() {
     assert_eq!(kinds(&|logs| logs.push(logs[0].clone()), WRONG), ["duplicate"]);
     let stranger = |logs: &mut Vec<Value>| {
         let mut log = logs[0].clone();
-        log["address"] =
-            json!(format!("{:#x}", chainsieve::alloy_primitives::Address::repeat_byte(9)));
+        log["address"] = json!(format!("{:#x}", Address::repeat_byte(9)));
         logs.push(log);
     };
     assert!(kinds(&stranger, WRONG).contains(&"forged_log".to_owned()));
