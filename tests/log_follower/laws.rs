@@ -122,7 +122,7 @@ fn go(
 fn of(from: Option<BlockTag>, confirmations: u64) -> Config {
     let range = from.map_or_else(LogQuery::new, |from| LogQuery::new().from_block(from));
     // Half of them by the second of two queries in one pass.
-    let (query, more_queries) = if confirmations % 2 == 0 {
+    let (query, more_queries) = if confirmations.is_multiple_of(2) {
         (range.address(ASKED), Vec::new())
     } else {
         (range.address(NOBODY), vec![LogQuery::new().from_block(7).address(ASKED)])

@@ -41,6 +41,9 @@ enum Expected {
     Error(String),
 }
 
+/// Answers that are audited again with a log less.
+const FEW: usize = 20;
+
 #[test]
 fn every_filter_by_either_reading() {
     let Some(corpus) = Corpus::open() else { return };
@@ -48,8 +51,7 @@ fn every_filter_by_either_reading() {
     let cases: Vec<Case<'_>> =
         text.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
     assert_eq!(cases.len(), 335);
-    let mut proven = 0;
-    let mut refused = 0;
+    let (mut proven, mut complete, mut refused) = (0, 0, 0);
     for (name, chain) in &corpus.chains {
         let server = Server::start(chain);
         for semantics in [Semantics::Geth, Semantics::Alloy] {
@@ -63,7 +65,8 @@ fn every_filter_by_either_reading() {
                 .anchor(chain.run.tip())
                 .build()
                 .expect("it is set up");
-            for case in cases.iter().filter(|case| case.chain == *name) {
+            let of_chain = cases.iter().enumerate().filter(|(_, case)| case.chain == *name);
+            for (index, case) in of_chain {
                 let at = format!("{}, {semantics:?}", case.id);
                 let own = if semantics == Semantics::Alloy { case.alloy.as_ref() } else { None };
                 let expected = own.unwrap_or(&case.expect);
@@ -93,12 +96,18 @@ fn every_filter_by_either_reading() {
                 let found_at: Vec<_> =
                     found.logs.iter().map(|log| [log.block_number, log.log_index]).collect();
                 assert_eq!(found_at, *places, "{at}");
+                proven += 1;
+                // Some have megabytes of logs: where both readings are one, either is audited.
+                let is_turn = index.is_multiple_of(2) == (semantics == Semantics::Geth);
+                if case.alloy.is_none() && !is_turn {
+                    continue;
+                }
                 let audited =
                     provider.audit(&query).unwrap_or_else(|error| panic!("{at}: {error}"));
                 let report = &audited.reports[0];
                 assert_eq!(report.status(), Status::Complete, "{at}: {:?}", report.findings);
-                proven += 1;
-                if let Some((_, others)) = places.split_last() {
+                complete += 1;
+                if let Some((_, others)) = places.split_last().filter(|(_, it)| it.len() < FEW) {
                     server.answer(others);
                     let audited = provider.audit(&query).expect("an answer");
                     // With nodes of the other reading about, a log that only one of them selects is
@@ -108,6 +117,6 @@ fn every_filter_by_either_reading() {
             }
         }
     }
-    assert_eq!((proven, refused), (606, 64));
+    assert_eq!((proven, complete, refused), (606, 328, 64));
     assert!(server::CALLS.load(std::sync::atomic::Ordering::Relaxed) > 1_000);
 }

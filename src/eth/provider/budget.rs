@@ -115,7 +115,8 @@ mod tests {
                 now += Duration::from_millis(pause);
                 let method = if logs { "eth_getLogs" } else { "eth_chainId" };
                 now += spending.spend(method, calls, now);
-                sent.push((now.as_secs_f64(), (calls * if logs { 3 } else { 1 }) as f64));
+                let cost = u32::try_from(calls).unwrap() * if logs { 3 } else { 1 };
+                sent.push((now.as_secs_f64(), f64::from(cost)));
             }
             for (first, (from, first_cost)) in sent.iter().enumerate() {
                 let mut total = 0.0;
