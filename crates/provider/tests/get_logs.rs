@@ -117,6 +117,6 @@ fn every_filter_by_either_reading() {
             }
         }
     }
-    assert_eq!((proven, complete, refused), (606, 328, 64));
+    assert_eq!((proven, complete, refused), (606, 345, 64));
     assert!(server::CALLS.load(std::sync::atomic::Ordering::Relaxed) > 1_000);
 }
