@@ -151,9 +151,12 @@ fn rust_files(directory: &str) -> Vec<(PathBuf, String)> {
         let Ok(entries) = std::fs::read_dir(&directory) else { continue };
         for entry in entries {
             let path = entry.expect("a directory entry").path();
-            if path.is_dir() && !path.ends_with("target") {
+            // What others wrote is not of the house.
+            let is_foreign = path.ends_with("target") || path.ends_with("node_modules");
+            if path.is_dir() && !is_foreign {
                 directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.is_file() && path.extension().is_some_and(|extension| extension == "rs")
+            {
                 let text = std::fs::read_to_string(&path).expect("UTF-8");
                 let path = path.strip_prefix(root).expect("under the root").to_path_buf();
                 files.push((path, text));
