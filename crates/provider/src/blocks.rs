@@ -30,15 +30,22 @@ pub struct Asked {
 
 /// The lowest block that the nodes have for a tag, so that each of them has it.
 fn lowest(nodes: &[Node], tag: BlockTag) -> Result<BlockRef, FetchError> {
-    let mut lowest: Option<BlockRef> = None;
+    let (mut lowest, mut unreachable): (Option<BlockRef>, _) = (None, None);
     for node in nodes {
         let block = node.block(tag);
-        let block = block.map_err(|error| FetchError::rpc(node.name(), named(tag), error))?;
+        let block = match block.map_err(|error| FetchError::rpc(node.name(), named(tag), error)) {
+            // What needs this node will fail there.
+            Err(error) if error.is_transient() => {
+                unreachable.get_or_insert(error);
+                continue;
+            }
+            block => block?,
+        };
         if lowest.is_none_or(|lowest| block.number < lowest.number) {
             lowest = Some(block);
         }
     }
-    Ok(lowest.expect("a provider has at least one node"))
+    lowest.ok_or_else(|| unreachable.expect("a provider has at least one node"))
 }
 
 /// The same of a tag that nodes need not know.
@@ -143,17 +150,20 @@ fn at_hash(
 
 /// The number of the block with this hash, by the first node that has it.
 fn number_of(nodes: &[Node], hash: B256) -> Result<Option<u64>, FetchError> {
+    let mut failed = None;
     for node in nodes {
         match node.header_by_hash(hash) {
             Ok(Some(header)) => return Ok(Some(header.view().number())),
+            Ok(None) => {}
             // Some answer with an error for a block that they don't have.
-            Ok(None) | Err(RpcError::Node { .. }) => {}
+            Err(error) if matches!(error.origin(), RpcError::Node { .. }) => {}
             Err(error) => {
-                return Err(FetchError::rpc(node.name(), format!("block {hash}"), error));
+                let error = FetchError::rpc(node.name(), format!("block {hash}"), error);
+                failed.get_or_insert(error);
             }
         }
     }
-    Ok(None)
+    failed.map_or(Ok(None), Err)
 }
 
 /// The last block whose header is needed: the end of the range, or the nearest anchor after it.

@@ -50,7 +50,7 @@ pub enum FetchError {
     /// The query's blocks cannot be named.
     #[error("the query's blocks: {0}")]
     Blocks(ResolveError),
-    /// Only final blocks are wanted, and no node knows one.
+    /// Only final blocks are wanted, and a node knows none.
     #[error("the provider knows no finalised block, at which a range would end")]
     NoFinalized,
     /// Only final blocks are wanted, and this one may still leave the chain.
@@ -130,7 +130,7 @@ pub enum FetchError {
         block: u64,
     },
     /// A node left the branch that it is asked about.
-    #[error("{node}: it is on another branch at block {block}, {tries} times in a row")]
+    #[error("{node}: it is on another branch at block {block}{}", if *.tries > 1 { format!(", {} times in a row", .tries) } else { String::new() })]
     OtherBranch {
         /// The node.
         node: String,
@@ -144,7 +144,7 @@ pub enum FetchError {
     NoReceipts {
         /// The block.
         block: BlockRef,
-        /// What the last node gave.
+        /// What was wrong with those that came first.
         why: String,
     },
     /// A block that is not a candidate of the chain, or whose headers do not cover the query.

@@ -1,6 +1,7 @@
 //! Work of several threads whose results come in order.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 /// Does `work` on each item, on this many threads, and hands the results to `take` in the order of
@@ -36,7 +37,9 @@ pub(crate) fn in_order<I: Send, O: Send, E>(
                         items.next()
                     };
                     let Some((index, item)) = next else { return };
-                    if done.send((index, work(item))).is_err() {
+                    // A result that never comes would hold up all others.
+                    let result = catch_unwind(AssertUnwindSafe(|| work(item)));
+                    if done.send((index, result)).is_err() {
                         return;
                     }
                 }
@@ -49,7 +52,7 @@ pub(crate) fn in_order<I: Send, O: Send, E>(
             for (index, result) in &results {
                 waiting.insert(index, result);
                 while let Some(result) = waiting.remove(&next) {
-                    take(result)?;
+                    take(result.unwrap_or_else(|panic| resume_unwind(panic)))?;
                     next += 1;
                     // The threads may all be done.
                     let _ = permit.try_send(());

@@ -48,15 +48,16 @@ pub enum LogsError {
 /// The part of a query that is proven, and the blocks that are not.
 #[derive(Debug, Clone, Error)]
 #[error(
-    "{} of blocks {} to {} not proven, the first is {} ({:?}){}",
-    .missing.len(), .proven.blocks.start(), .proven.blocks.end(),
+    "blocks {} to {}: {} of them are not proven. The first is block {}: {}{}",
+    .proven.blocks.start(), .proven.blocks.end(), .missing.len(),
     .missing.first().map_or_else(String::new, |(block, _)| block.to_string()),
     .missing.first().map_or(Undecidable::ReceiptsNotSupplied, |(_, why)| *why),
     .unreachable.as_ref().map_or_else(String::new, |error| format!(": {error}"))
 )]
 #[non_exhaustive]
 pub struct Incomplete {
-    /// The logs of all blocks but those missing.
+    /// The logs of all blocks but those missing. Where receipts of the chain do not commit to every
+    /// log, those of missing blocks that receipts have are among them.
     pub proven: ProvenLogs,
     /// The blocks that may have further logs, and why that is not known.
     pub missing: Vec<(u64, Undecidable)>,
@@ -74,6 +75,13 @@ impl ProvenLogs {
         let is_verified = |block: &&Examined| block.verdict == Verdict::CheckedByReceipts;
         let mut warnings = asking.warnings.clone();
         warnings.extend(fetched.warnings);
+        if asking.tip.is_own && !asking.tip.is_agreed() {
+            warnings.push(Warning::NotAgreed { tip: asking.tip.block });
+        }
+        // Of a block above the anchor anyone may have made up header and receipts.
+        let unanchored = Some(Verdict::Undecidable(Undecidable::Unanchored));
+        let mut logs = logs;
+        logs.retain(|log| report.verdict(log.block_number) != unanchored);
         let proven = Self {
             logs,
             blocks: asking.asked.first..=asking.asked.last,

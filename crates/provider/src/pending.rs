@@ -15,6 +15,8 @@ use crate::stop::Stop;
 pub struct Pending<T> {
     shared: Arc<Mutex<State<T>>>,
     stop: Stop,
+    /// The result was handed over: what it holds, a follower perhaps, goes on.
+    is_done: bool,
 }
 
 #[derive(Debug)]
@@ -63,7 +65,7 @@ impl Provider {
             drop(state);
             task.map(Waker::wake)
         });
-        Pending { shared, stop }
+        Pending { shared, stop, is_done: false }
     }
 }
 
@@ -71,9 +73,13 @@ impl<T> Future for Pending<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut state = lock(&self.shared);
+        let shared = Arc::clone(&self.shared);
+        let mut state = lock(&shared);
         match state.result.take() {
-            Some(Ok(result)) => Poll::Ready(result),
+            Some(Ok(result)) => {
+                self.get_mut().is_done = true;
+                Poll::Ready(result)
+            }
             Some(Err(panic)) => {
                 drop(state);
                 std::panic::resume_unwind(panic)
@@ -90,6 +96,8 @@ impl<T> Future for Pending<T> {
 
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
-        self.stop.set();
+        if !self.is_done {
+            self.stop.set();
+        }
     }
 }

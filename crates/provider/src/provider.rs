@@ -61,7 +61,8 @@ struct Inner {
 pub struct Audited {
     /// The query's chain and the answers.
     pub asking: Asking,
-    /// What is known of each node's answer, in the order of the nodes.
+    /// What is known of each answer: of each node's, in the order of the nodes, or of the one that
+    /// was handed in. It holds if [`Asking::tip`] is on the chain.
     pub reports: Vec<AuditReport>,
     /// Where the receipts came from.
     pub fetched: Fetched,
@@ -116,24 +117,30 @@ impl Provider {
         &self.0.settings
     }
 
-    /// The chain's id (EIP-155), which all nodes must agree on. Asked for once.
+    /// The chain's id (EIP-155), which all nodes that answer must agree on. Asked for once.
     ///
     /// # Errors
-    /// [`FetchError::TwoChains`], or a node does not say.
+    /// [`FetchError::TwoChains`], or no node says.
     pub fn chain_id(&self) -> Result<u64, FetchError> {
         if let Some(id) = self.0.chain_id.get() {
             return Ok(*id);
         }
-        let mut first = None;
+        let (mut first, mut failed) = (None, None);
         for node in self.nodes() {
-            let id = node.chain_id();
-            let other = id.map_err(|error| FetchError::rpc(node.name(), "eth_chainId", error))?;
+            let other = match node.chain_id() {
+                Ok(id) => id,
+                Err(error) => {
+                    failed.get_or_insert(FetchError::rpc(node.name(), "eth_chainId", error));
+                    continue;
+                }
+            };
             let first = *first.get_or_insert(other);
             if first != other {
                 return Err(FetchError::TwoChains { first, other });
             }
         }
-        let first = first.expect("a provider has at least one node");
+        let none = || failed.expect("a provider has at least one node");
+        let first = first.ok_or_else(none)?;
         Ok(*self.0.chain_id.get_or_init(|| first))
     }
 
@@ -272,7 +279,9 @@ impl Provider {
     /// not rule a match out. `eth_getLogs` is not asked.
     ///
     /// # Errors
-    /// [`LogsError::Incomplete`] says what is proven and what is missing.
+    /// [`LogsError::Incomplete`] says what is proven and what is missing. Of a chain whose receipts do
+    /// not commit to every log, and of one that is not known, nothing is ever proven to be all: see
+    /// [`profile`](Self::profile).
     ///
     /// # Cost
     /// The headers of the range and up to the anchor, and the receipts of the candidates: both in
@@ -343,7 +352,7 @@ impl Provider {
         &self,
         query: &LogQuery,
         logs: &[LocatedLog],
-    ) -> Result<AuditReport, FetchError> {
+    ) -> Result<Audited, FetchError> {
         let asking = Asking::new(self, query, false)?;
         let audit = Audit::new(asking.question(asking.tip.node), logs)?;
         let mut audits = [audit];
@@ -351,8 +360,8 @@ impl Provider {
         if let Some(error) = fetched.unreachable {
             return Err(error);
         }
-        let [audit] = audits;
-        Ok(audit.finish())
+        let reports = audits.map(Audit::finish).into();
+        Ok(Audited { asking, reports, fetched })
     }
 
     /// Fetches a query's chain and each node's answer: the first part of [`audit`](Self::audit).

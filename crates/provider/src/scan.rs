@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderChain};
+use chainsieve::eth::log_query::ResolvedBlocks;
 use chainsieve::eth::scan::Scanner;
 use chainsieve::simd::Backend;
 
@@ -56,6 +57,7 @@ impl Scan {
         let mut candidates = Vec::new();
         let mut anchored_to = None;
         let mut last = None;
+        let mut at_first = None;
         scan_parts(provider, &asked, end, |part| {
             anchored_to = part.chain.anchored_to(anchors).or(anchored_to);
             let mut found = part.candidates.iter().copied().peekable();
@@ -63,6 +65,7 @@ impl Scan {
                 let is_found = found.next_if_eq(&index).is_some();
                 let proves_absence = profile.at(block.number).bloom.proves_absence();
                 let at = BlockRef { number: block.number, hash: block.hash };
+                at_first.get_or_insert(at.hash);
                 if range.contains(&at.number) && (is_found || !proves_absence) {
                     candidates.push(at);
                 }
@@ -70,6 +73,11 @@ impl Scan {
             }
             true
         })?;
+        if let ResolvedBlocks::AtHash(hash) = asked.blocks
+            && at_first != Some(hash)
+        {
+            return Err(FetchError::UnknownBlock(hash));
+        }
         let end = last.unwrap_or(BlockRef { number: end, hash: B256::ZERO });
         Ok(Self { candidates, blocks: range, end, anchored_to, warnings: asked.warnings })
     }

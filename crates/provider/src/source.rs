@@ -132,13 +132,11 @@ fn beside(
 ) -> Result<Vec<(usize, Beside)>, FetchError> {
     let others = nodes.iter().enumerate().filter(|(index, _)| *index != source);
     let asked = others.map(|(index, node)| {
-        let header = node.header(block.number);
-        let what = || format!("block {}", block.number);
-        let header = header.map_err(|error| FetchError::rpc(node.name(), what(), error))?;
-        let beside = match header.map(|header| header.hash()) {
-            Some(found) if found == block.hash => Beside::Same,
-            Some(found) => Beside::Another(found),
-            None => Beside::Nothing,
+        let beside = match node.header(block.number) {
+            Ok(Some(header)) if header.hash() == block.hash => Beside::Same,
+            Ok(Some(header)) => Beside::Another(header.hash()),
+            Err(RpcError::Stopped) => return Err(FetchError::Stopped),
+            Ok(None) | Err(_) => Beside::Nothing,
         };
         Ok((index, beside))
     });

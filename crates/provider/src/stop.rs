@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Ends operations from another thread: once it is set, no request is sent and no wait goes on, and
-/// what is under way ends with [`RpcError::Stopped`](crate::RpcError::Stopped). Clones are one.
+/// Ends operations from another thread: once it is set, no request is sent and no wait goes on. A
+/// request that is sent already ends with its answer or its timeout. Operations then end with [`RpcError::Stopped`](crate::RpcError::Stopped). Clones are one.
 ///
 /// A [child](Self::child) is set with its parent, and not the other way round.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Stop {
     /// Its own, and those of its ancestors.
     set: Vec<Arc<AtomicBool>>,
@@ -23,10 +23,16 @@ struct Bell {
     rung: Condvar,
 }
 
+impl Default for Stop {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Stop {
     /// Not set.
     pub fn new() -> Self {
-        Self::default().child()
+        Self { set: vec![Arc::default()], bell: Arc::default() }
     }
 
     /// Another one, which is set once this is.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::BlockTag;
 
 use crate::error::FetchError;
@@ -27,6 +28,11 @@ pub enum Warning {
     WithoutAnchor {
         /// Scheme, host and port of the node.
         node: String,
+    },
+    /// No anchor was named, and another node has another block in the place of the last one, or none.
+    NotAgreed {
+        /// The last block, as the first node has it.
+        tip: BlockRef,
     },
     /// A node did not give the chain, and another one did.
     NoChain {
@@ -61,6 +67,9 @@ impl fmt::Display for Warning {
             Self::UnknownAnchor(hash) => write!(f, "no provider has the block of anchor {hash}"),
             Self::WithoutAnchor { node } => {
                 write!(f, "the chain of {node} does not hold the anchor")
+            }
+            Self::NotAgreed { tip } => {
+                write!(f, "not every node has {tip}: which chain is the chain is one node's word")
             }
             Self::NoChain { blocks, error } => {
                 write!(f, "blocks {} to {}: {error}", blocks.start(), blocks.end())

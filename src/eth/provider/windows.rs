@@ -128,7 +128,7 @@ impl Windows {
     /// The current window was too large: the next has fewer blocks.
     fn limited(&mut self, limit: &Limit) -> Result<(), SingleBlock> {
         let Some(window) = self.current() else { return Ok(()) };
-        let blocks = window.end() - window.start() + 1;
+        let blocks = (window.end() - window.start()).saturating_add(1);
         if blocks <= 1 {
             return Err(SingleBlock(*window.start()));
         }

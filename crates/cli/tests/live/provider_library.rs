@@ -4,6 +4,8 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use chainsieve::alloy_primitives::{Address, B256, U256, keccak256};
@@ -44,6 +46,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         live("provider_library_follows_blocking", anvil, |it| follows(it, &Caller::Blocking)),
         live("provider_library_follows_tokio", anvil, |scene| follows(scene, &Caller::tokio())),
         live("provider_library_two_of_which_one_lies", anvil, two),
+        live("provider_library_fails_over", anvil, fails_over),
         live("provider_library_keeps_to_its_budget", anvil, budget),
         live("provider_library_is_cancelled_with_its_future", anvil, cancelled),
         live("provider_library_hardhat", &[Need::Hardhat], |scene| other(scene, Program::Hardhat)),
@@ -301,6 +304,56 @@ fn two(scene: &Scene) {
         assert_eq!(found, statuses);
         assert!(audited.asking.tip.is_own && audited.asking.tip.is_agreed());
     }
+}
+
+/// What a node that breaks does not give is asked of the other one, by a follower too; and a follower
+/// that was started by a future outlives it.
+fn fails_over(scene: &Scene) {
+    let (node, mut chain) = chain(scene, 27);
+    let dead = Proxy::start(node.rpc(), |_, _, _| Fate::Status(503));
+    let everything = query(&Query::everything(), node.height());
+    let url = dead.url();
+    let halved = provider(&[&url, node.rpc().url()]).retries(0).build().expect("built");
+    let truth = located(&node.logs(&Query::everything().filter(0, node.height())));
+    assert_eq!(halved.logs(&everything).expect("proven").logs, truth);
+
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let broken = Arc::clone(&is_broken);
+    let proxy = Proxy::start(node.rpc(), move |method, _, _| {
+        let is_of_receipts = method.contains("Receipt");
+        let fails = is_of_receipts && broken.load(Ordering::Relaxed);
+        if fails { Fate::Status(503) } else { Fate::Answered }
+    });
+    let url = proxy.url();
+    let both = provider(&[&url, node.rpc().url()]).retries(0).build().expect("built");
+    let runtime = Runtime::new().expect("a runtime");
+    let started = both.spawn(|provider| {
+        let query = LogQuery::new().from_block(0_u64);
+        provider.follow(&query).poll(Duration::from_millis(20)).start()
+    });
+    let following = runtime.block_on(started).expect("it starts");
+    let mut updates = following.updates();
+    let mut kept = Vec::new();
+    for round in 0..3 {
+        let until = Instant::now() + PATIENCE;
+        let mut seen = u64::from(round > 0);
+        while !caught_up(&following, &node, seen) {
+            assert!(Instant::now() < until, "{:?}", following.status());
+            let Some(update) = updates.next_within(SHORT) else { continue };
+            seen += 1;
+            take(&mut kept, &update.update);
+            following.acknowledge(&update);
+        }
+        is_broken.store(true, Ordering::Relaxed);
+        if round < 2 {
+            for step in STEPS {
+                chain.mine(&node, step);
+            }
+        }
+    }
+    following.shutdown().expect("nothing was wrong");
+    assert_eq!(kept, located(&node.logs(&Query::everything().filter(0, node.height()))));
+    assert!(kept.len() > truth.len());
 }
 
 /// The calls that a proxy counts take as long as the budget says.

@@ -8,6 +8,7 @@ use chainsieve::eth::follow::{
     Action, Answer, Event, Failure, Fault, Follower, Question, QuestionId,
 };
 use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::log_query::BlockTag;
 
 use super::cursor_file::CursorFile;
 use super::shared::Shared;
@@ -18,8 +19,10 @@ use crate::provider::Provider;
 
 pub(super) struct Driver {
     provider: Provider,
-    /// The node that is asked: another one once it does not answer.
+    /// The node that is asked next: another one once it does not answer.
     node: usize,
+    /// The node that was asked last.
+    asked: usize,
     follower: Follower,
     file: Option<CursorFile>,
     index: Option<Box<dyn CandidateIndex>>,
@@ -48,7 +51,7 @@ impl Driver {
         index: Option<Box<dyn CandidateIndex>>,
         shared: Arc<Shared>,
     ) -> Self {
-        Self { provider, node: 0, follower, file, index, shared, began: Instant::now() }
+        Self { provider, node: 0, asked: 0, follower, file, index, shared, began: Instant::now() }
     }
 
     fn handle(&mut self, event: Event<'_>) -> Vec<Action> {
@@ -110,7 +113,7 @@ impl Driver {
     }
 
     fn fault(&self, fault: Fault) -> FollowError {
-        FollowError::Fault { node: self.node().name(), fault: Box::new(fault) }
+        FollowError::Fault { node: self.asked().name(), fault: Box::new(fault) }
     }
 
     fn status(&self) -> FollowStatus {
@@ -122,8 +125,13 @@ impl Driver {
         }
     }
 
-    fn node(&self) -> &Node {
-        &self.provider.nodes()[self.node]
+    fn asked(&self) -> &Node {
+        &self.provider.nodes()[self.asked]
+    }
+
+    /// The next try is another node's, if there is one.
+    fn change_node(&mut self) {
+        self.node = (self.node + 1) % self.provider.nodes().len();
     }
 
     fn act(&mut self, action: Action) -> Result<Vec<Action>, FollowError> {
@@ -142,7 +150,7 @@ impl Driver {
             }
             Action::Note(note) => {
                 if !self.is_stopping() {
-                    self.node().note(&Note::Follow(note));
+                    self.asked().note(&Note::Follow(note));
                 }
                 Ok(Vec::new())
             }
@@ -153,8 +161,15 @@ impl Driver {
 
     /// Asks, and hands the answer over. Returns what it leads to.
     fn ask(&mut self, id: QuestionId, question: &Question) -> Result<Vec<Action>, FollowError> {
-        let node = self.node().clone();
+        self.asked = self.node;
+        let node = self.asked().clone();
         let answer = match question {
+            // Not every node knows one, and none is asked again for it.
+            Question::Block(BlockTag::Finalized) => {
+                let block = node.block(BlockTag::Finalized).map(Answer::Block);
+                let answer = block.unwrap_or_else(|error| Answer::Failed(failure(&error)));
+                return Ok(self.answer(id, Ok(answer)));
+            }
             Question::Block(tag) => node.block(*tag).map(Answer::Block),
             Question::Header(hash) => {
                 let header = node.header_by_hash(*hash);
@@ -182,11 +197,16 @@ impl Driver {
             }
             Question::Receipts(blocks) => {
                 let mut actions = Vec::new();
+                let mut is_whole = true;
                 let came = node.receipts_of(blocks, |at: BlockRef, receipts| {
+                    is_whole &= matches!(receipts, Ok(Some(_)));
                     let receipts = receipts.as_ref().map(Option::as_ref).map_err(failure);
                     actions.extend(self.answer(id, Ok(Answer::Receipts(at, receipts))));
                     self.go_on(id)
                 });
+                if !is_whole {
+                    self.change_node();
+                }
                 actions.extend(self.complete(id, came));
                 return Ok(actions);
             }
@@ -224,8 +244,7 @@ impl Driver {
             return Vec::new();
         }
         let answer = answer.unwrap_or_else(|error| {
-            // The next try is another node's, if there is one.
-            self.node = (self.node + 1) % self.provider.nodes().len();
+            self.change_node();
             Answer::Failed(failure(&error))
         });
         self.handle(Event::Answer(id, answer))

@@ -184,7 +184,8 @@ impl FollowBuilder {
         self
     }
 
-    /// Looks the past up in an index instead of in headers.
+    /// Looks the past up in an index instead of in headers. It must know the candidates of every
+    /// query that is followed.
     pub fn index(mut self, index: impl CandidateIndex + 'static) -> Self {
         self.index = Some(Box::new(index));
         self
@@ -334,7 +335,9 @@ impl Following {
 
     fn end(&mut self) -> Result<(), FollowError> {
         self.stop.set();
-        let thread = self.thread.take();
+        // A task that is woken may be the last owner, and would wait for itself.
+        let is_own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
+        let thread = self.thread.take().filter(|thread| !is_own(thread));
         if thread.is_some_and(|thread| thread.join().is_err()) {
             return Err(FollowError::Panicked);
         }

@@ -77,7 +77,9 @@ impl Shared {
     }
 
     pub(super) fn acknowledge(&self, id: UpdateId) {
-        self.state().acknowledged = Some(id);
+        let mut state = self.state();
+        // One of an earlier update may come late.
+        state.acknowledged = state.acknowledged.max(Some(id));
     }
 
     pub(super) fn has_acknowledged(&self) -> bool {
