@@ -26,4 +26,6 @@ pub use error::{LookUpError, RunError, StartError, Stopped, WalletError};
 pub use net::chain::Chain;
 pub use net::events::PeerNote;
 pub use storage::{Folder, Memory, Storage, StorageError};
+#[cfg(feature = "tokio")]
+pub use updates::UpdateStream;
 pub use updates::Updates;

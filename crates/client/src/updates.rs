@@ -10,8 +10,7 @@ use crate::shared::Shared;
 /// The updates of a client, in order. As an iterator it waits for the next one, and ends when the
 /// client has stopped.
 ///
-/// With the feature `tokio` it is a [`Stream`](futures_core::Stream) too, on any executor. Nothing
-/// is lost where a future of it is dropped: an update leaves the queue only when it is returned.
+/// With the feature `tokio`, `into_stream` makes a stream of it.
 ///
 /// Several of one client share the updates: each goes to one of them.
 #[derive(Debug)]
@@ -46,6 +45,15 @@ impl Updates {
     }
 }
 
+#[cfg(feature = "tokio")]
+impl Updates {
+    /// The same updates as a stream, on any executor.
+    #[must_use]
+    pub fn into_stream(self) -> UpdateStream {
+        UpdateStream(self)
+    }
+}
+
 impl Iterator for Updates {
     type Item = Update;
 
@@ -54,15 +62,22 @@ impl Iterator for Updates {
     }
 }
 
+/// The updates of a client as a [`Stream`](futures_core::Stream), which ends when the client has
+/// stopped. Nothing is lost where a future of it is dropped: an update leaves the queue only when
+/// it is returned.
 #[cfg(feature = "tokio")]
-impl futures_core::Stream for Updates {
+#[derive(Debug, Clone)]
+pub struct UpdateStream(Updates);
+
+#[cfg(feature = "tokio")]
+impl futures_core::Stream for UpdateStream {
     type Item = Update;
 
     fn poll_next(
         self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Update>> {
-        self.shared.poll(self.number, context.waker())
+        self.0.shared.poll(self.0.number, context.waker())
     }
 }
 
@@ -89,7 +104,7 @@ mod tests {
         }
     }
 
-    fn poll(updates: &mut Updates, task: &Arc<Task>) -> Poll<Option<Update>> {
+    fn poll(updates: &mut UpdateStream, task: &Arc<Task>) -> Poll<Option<Update>> {
         let waker = Arc::clone(task).into();
         Pin::new(updates).poll_next(&mut Context::from_waker(&waker))
     }
@@ -100,7 +115,7 @@ mod tests {
         config.peers = vec![Target::parse("127.0.0.1:1", 1).unwrap()];
         let pool = Pool::new(config, AddressBook::new(), [3; 16]).unwrap();
         let shared = Arc::new(Shared::new(1, pool.waker()));
-        let mut readers = [(); 2].map(|()| Updates::new(Arc::clone(&shared)));
+        let mut readers = [(); 2].map(|()| Updates::new(Arc::clone(&shared)).into_stream());
         readers[1] = readers[0].clone();
         let mut last = Vec::new();
         for reader in &mut readers {

@@ -211,7 +211,7 @@ fn nothing_is_lost_where_a_future_is_dropped() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let client = builder(&node).max_updates(2).wallet("w", wallet(1)).start().unwrap();
     let found = runtime.block_on(async {
-        let (mut updates, mut found) = (client.updates(), Vec::new());
+        let (mut updates, mut found) = (client.updates().into_stream(), Vec::new());
         loop {
             let next = poll_fn(|context| Pin::new(&mut updates).poll_next(context));
             // Most of these are dropped before they are ready.

@@ -35,6 +35,8 @@ pub use error::{BuildError, FetchError};
 pub use events::{Argument, DecodeError, DecodedEvent, Events, EventsError};
 pub use evidence::Fetched;
 pub use fetched_chain::FetchedChain;
+#[cfg(feature = "tokio")]
+pub use follow::LogUpdateStream;
 pub use follow::{
     CandidateIndex, CursorFileCause, CursorFileError, FollowBuilder, FollowError, FollowStatus,
     Following, LogUpdate, LogUpdates,

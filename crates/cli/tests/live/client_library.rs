@@ -46,11 +46,12 @@ impl Reader {
         Self::Tokio(Runtime::new().expect("a runtime"))
     }
 
-    fn next(&self, updates: &mut Updates) -> Update {
+    fn next(&self, mut updates: Updates) -> Update {
         let next = match self {
             Self::Blocking => updates.next_within(PATIENCE),
             Self::Tokio(runtime) => runtime.block_on(async {
-                let next = poll_fn(|task| Pin::new(&mut *updates).poll_next(task));
+                let mut updates = updates.into_stream();
+                let next = poll_fn(|task| Pin::new(&mut updates).poll_next(task));
                 tokio::time::timeout(PATIENCE, next).await.expect("an update in time")
             }),
         };
@@ -68,7 +69,7 @@ struct Backend {
 
 impl Backend {
     fn take(&mut self) -> News {
-        let update = self.reader.next(&mut self.client.updates());
+        let update = self.reader.next(self.client.updates());
         let of_wallet = || update.wallet.as_ref().expect("of a wallet").to_string();
         match &update.news {
             News::Hit(hit) => self.confirmed.entry(of_wallet()).or_default().extend(events(hit)),

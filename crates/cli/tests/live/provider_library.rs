@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use chainsieve::alloy_primitives::{Address, B256, U256, keccak256};
 use chainsieve::eth::audit::{AuditReport, Status};
 use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::log_query::{LogQuery, Semantics};
+use chainsieve::eth::log_query::{BlockTag, LogQuery, Semantics};
 use chainsieve::eth::provider::Budget;
 use chainsieve_provider::{
     Audited, Builder, FetchError, Following, LogUpdate, LogUpdates, LogsError, ProvenLogs,
@@ -88,12 +88,13 @@ impl Caller {
         }
     }
 
-    fn next(&self, updates: &mut LogUpdates) -> Option<LogUpdate> {
+    fn next(&self, mut updates: LogUpdates) -> Option<LogUpdate> {
         match self {
             Self::Blocking => updates.next_within(SHORT),
             // Futures are dropped all the time: nothing may be lost with one.
             Self::Tokio(runtime) => runtime.block_on(async {
-                let next = poll_fn(|task| Pin::new(&mut *updates).poll_next(task));
+                let mut updates = updates.into_stream();
+                let next = poll_fn(|task| Pin::new(&mut updates).poll_next(task));
                 tokio::time::timeout(SHORT, next).await.unwrap_or(None)
             }),
         }
@@ -227,13 +228,12 @@ fn follows(scene: &Scene, caller: &Caller) {
             builder.start().expect("it starts")
         };
         let following = start(20);
-        let mut updates = following.updates();
         let mut seen = 0;
         let until = Instant::now() + PATIENCE;
         // Cut off after some updates, with one of them not acknowledged.
         while !caught_up(&following, &node, seen) {
             assert!(Instant::now() < until, "it goes on: {:?}", following.status());
-            let Some(update) = caller.next(&mut updates) else { continue };
+            let Some(update) = caller.next(following.updates()) else { continue };
             seen += 1;
             let is_lost = round % 3 == 1 && seen > round % 4;
             if is_lost {
@@ -243,7 +243,6 @@ fn follows(scene: &Scene, caller: &Caller) {
             cursor.clone_from(&update.cursor);
             following.acknowledge(&update);
         }
-        drop(updates);
         following.shutdown().expect("nothing was wrong");
         if round % 4 == 2 {
             let depth = 1 + round % 3;
@@ -316,6 +315,7 @@ fn fails_over(scene: &Scene) {
     let halved = provider(&[&url, node.rpc().url()]).retries(0).build().expect("built");
     let truth = located(&node.logs(&Query::everything().filter(0, node.height())));
     assert_eq!(halved.logs(&everything).expect("proven").logs, truth);
+    starts_at_another(&node);
 
     let is_broken = Arc::new(AtomicBool::new(false));
     let broken = Arc::clone(&is_broken);
@@ -354,6 +354,44 @@ fn fails_over(scene: &Scene) {
     following.shutdown().expect("nothing was wrong");
     assert_eq!(kept, located(&node.logs(&Query::everything().filter(0, node.height()))));
     assert!(kept.len() > truth.len());
+}
+
+/// Where the first node lacks what a follower starts from, it starts by the other one.
+fn starts_at_another(node: &Anvil) {
+    let none = json!({ "result": null });
+    let refused = json!({ "error": { "code": -32601, "message": "no" } });
+    for (what, lacks) in [
+        ("eth_getBlockByHash", none.clone()),
+        ("eth_getBlockByHash", refused.clone()),
+        ("safe", none),
+        ("safe", refused),
+    ] {
+        let has_lied = Arc::new(AtomicBool::new(false));
+        let lies = Arc::clone(&has_lied);
+        let proxy = Proxy::start(node.rpc(), move |method, parameters, answer| {
+            if method == what || parameters[0] == what {
+                answer.clone_from(&lacks);
+                lies.store(true, Ordering::Relaxed);
+            }
+            Fate::Answered
+        });
+        let url = proxy.url();
+        let both = provider(&[&url, node.rpc().url()]).retries(0);
+        let both = both.anchor(node.hash_at(node.height())).build().expect("built");
+        let safe = both.nodes()[1].block(BlockTag::Safe).expect("a safe block");
+        let following = both.follow(&LogQuery::new()).from(BlockTag::Safe).once().start();
+        let following = following.expect("it starts");
+        let mut kept = Vec::new();
+        for update in following.updates() {
+            take(&mut kept, &update.update);
+            following.acknowledge(&update);
+        }
+        let verified = following.shutdown().expect("nothing was wrong");
+        assert_eq!(verified.last.map(|last| last.number), Some(node.height()));
+        let wanted = Query::everything().filter(safe.number, node.height());
+        assert_eq!(kept, located(&node.logs(&wanted)));
+        assert!(has_lied.load(Ordering::Relaxed), "{what}");
+    }
 }
 
 /// The calls that a proxy counts take as long as the budget says.

@@ -1,6 +1,7 @@
 //! What a follower wants, asked of the nodes; what it gives out, handed to the reader and stored.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -170,9 +171,12 @@ impl Driver {
                 let answer = block.unwrap_or_else(|error| Answer::Failed(failure(&error)));
                 return Ok(self.answer(id, Ok(answer)));
             }
-            Question::Block(tag) => node.block(*tag).map(Answer::Block),
+            Question::Block(tag) => {
+                let at = self.first_that_has(|node| node.block(*tag).map(Some));
+                at.map(|at| at.map_or(Answer::Complete, Answer::Block))
+            }
             Question::Header(hash) => {
-                let header = node.header_by_hash(*hash);
+                let header = self.first_that_has(|node| node.header_by_hash(*hash));
                 let answer = header.as_ref().map(|it| Answer::Header(it.as_ref()));
                 return Ok(self.answer(id, answer.map_err(Clone::clone)));
             }
@@ -186,15 +190,7 @@ impl Driver {
                 let came = node.headers_of(&hashes, |header| headers.push(header));
                 return Ok(self.answer(id, came.map(|()| Answer::Candidates(&headers, end))));
             }
-            Question::Headers(numbers) => {
-                let mut actions = Vec::new();
-                let came = node.headers(numbers.clone(), |headers| {
-                    actions.extend(self.answer(id, Ok(Answer::Headers(&headers))));
-                    self.go_on(id)
-                });
-                actions.extend(self.complete(id, came));
-                return Ok(actions);
-            }
+            Question::Headers(numbers) => return Ok(self.ask_headers(id, numbers)),
             Question::Receipts(blocks) => {
                 let mut actions = Vec::new();
                 let mut is_whole = true;
@@ -228,6 +224,60 @@ impl Driver {
             }
         };
         Ok(self.answer(id, answer))
+    }
+
+    /// Headers of the first node that gives one of them, beginning with the one that is asked now.
+    fn ask_headers(&mut self, id: QuestionId, numbers: &RangeInclusive<u64>) -> Vec<Action> {
+        let nodes = self.provider.nodes().to_vec();
+        let mut actions = Vec::new();
+        let mut left = nodes.len();
+        loop {
+            let mut came_any = false;
+            self.asked = self.node;
+            let came = nodes[self.node].headers(numbers.clone(), |headers| {
+                came_any = true;
+                actions.extend(self.answer(id, Ok(Answer::Headers(&headers))));
+                self.go_on(id)
+            });
+            left -= 1;
+            match came {
+                Err(Ended::Rpc(error)) if !came_any && left > 0 && !self.is_stopping() => {
+                    nodes[self.node].note(&Note::NoChain(error.to_string()));
+                    self.change_node();
+                }
+                came => {
+                    actions.extend(self.complete(id, came));
+                    return actions;
+                }
+            }
+        }
+    }
+
+    /// What the first node has that has it, beginning with the one that is asked now; else what
+    /// that one said.
+    fn first_that_has<T>(
+        &mut self,
+        ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
+    ) -> Result<Option<T>, RpcError> {
+        let nodes = self.provider.nodes();
+        let first = ask(&nodes[self.node]);
+        if matches!(first, Ok(Some(_)) | Err(RpcError::Stopped)) {
+            return first;
+        }
+        for index in (self.node + 1..nodes.len()).chain(0..self.node) {
+            match ask(&nodes[index]) {
+                Ok(Some(found)) => {
+                    if let Err(error) = first {
+                        nodes[self.node].note(&Note::NoChain(error.to_string()));
+                    }
+                    (self.node, self.asked) = (index, index);
+                    return Ok(Some(found));
+                }
+                Err(RpcError::Stopped) => return Err(RpcError::Stopped),
+                Ok(None) | Err(_) => {}
+            }
+        }
+        first
     }
 
     fn index<T>(

@@ -20,6 +20,8 @@ use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use thiserror::Error;
 
 pub use self::cursor_file::{CursorFileCause, CursorFileError};
+#[cfg(feature = "tokio")]
+pub use self::updates::LogUpdateStream;
 pub use self::updates::LogUpdates;
 use crate::error::FetchError;
 use crate::provider::Provider;

@@ -9,8 +9,7 @@ use super::shared::Shared;
 /// The updates of a follower, in order. As an iterator it waits for the next one, and ends when the
 /// follower has ended: [`Following::shutdown`](super::Following::shutdown) says how.
 ///
-/// With the feature `tokio` it is a [`Stream`](futures_core::Stream) too, on any executor. Nothing
-/// is lost where a future of it is dropped: an update leaves only when it is returned.
+/// With the feature `tokio`, `into_stream` makes a stream of it.
 #[derive(Debug)]
 pub struct LogUpdates {
     shared: Arc<Shared>,
@@ -35,6 +34,15 @@ impl LogUpdates {
     }
 }
 
+#[cfg(feature = "tokio")]
+impl LogUpdates {
+    /// The same updates as a stream, on any executor.
+    #[must_use]
+    pub fn into_stream(self) -> LogUpdateStream {
+        LogUpdateStream(self)
+    }
+}
+
 impl Iterator for LogUpdates {
     type Item = LogUpdate;
 
@@ -50,14 +58,20 @@ impl Drop for LogUpdates {
     }
 }
 
+/// The updates of a follower as a [`Stream`](futures_core::Stream), which ends when the follower has
+/// ended. Nothing is lost where a future of it is dropped: an update leaves only when it is returned.
 #[cfg(feature = "tokio")]
-impl futures_core::Stream for LogUpdates {
+#[derive(Debug)]
+pub struct LogUpdateStream(LogUpdates);
+
+#[cfg(feature = "tokio")]
+impl futures_core::Stream for LogUpdateStream {
     type Item = LogUpdate;
 
     fn poll_next(
         self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<LogUpdate>> {
-        self.shared.poll(self.number, context.waker())
+        self.0.shared.poll(self.0.number, context.waker())
     }
 }

@@ -44,10 +44,12 @@ pub struct Endpoint {
     headers: Vec<(String, String)>,
     /// What no text may hold, the longest first.
     secrets: Vec<String>,
+    /// What no text may hold as a whole word.
+    secret_words: Vec<String>,
 }
 
 /// Shorter pieces of a path are words (`v3`, `mainnet`), and taken out of texts they would only
-/// spoil them.
+/// spoil them. With a digit in them they may be keys, and are hidden where they are whole words.
 const SHORTEST_SEGMENT: usize = 10;
 const SHORTEST_VALUE: usize = 4;
 
@@ -84,13 +86,18 @@ impl Endpoint {
         let port = uri.port().map_or_else(String::new, |port| format!(":{port}"));
         let name: Vec<_> = name.split('.').map(shown_label).collect();
         let shown = format!("{scheme}://{}{port}", name.join("."));
-        let mut endpoint =
-            Self { url: requested.clone(), shown, headers: Vec::new(), secrets: Vec::new() };
+        let mut endpoint = Self {
+            url: requested.clone(),
+            shown,
+            headers: Vec::new(),
+            secrets: Vec::new(),
+            secret_words: Vec::new(),
+        };
         endpoint.hide(url, SHORTEST_SEGMENT);
         endpoint.hide(&requested, SHORTEST_SEGMENT);
         let (segments, query) = path.split_once('?').unwrap_or((path, ""));
         endpoint.hide(segments, SHORTEST_SEGMENT);
-        segments.split('/').for_each(|segment| endpoint.hide(segment, SHORTEST_SEGMENT));
+        segments.split('/').for_each(|segment| endpoint.hide_word(segment));
         endpoint.hide(query, SHORTEST_SEGMENT);
         for pair in query.split('&') {
             endpoint.hide(pair.split_once('=').map_or(pair, |(_, value)| value), SHORTEST_VALUE);
@@ -130,7 +137,7 @@ impl Endpoint {
             return Err("the value of a header has printable ASCII characters");
         }
         self.hide(value, SHORTEST_VALUE);
-        value.split_whitespace().for_each(|word| self.hide(word, SHORTEST_SEGMENT));
+        value.split_whitespace().for_each(|word| self.hide_word(word));
         self.headers.retain(|(given, _)| !given.eq_ignore_ascii_case(name));
         self.headers.push((name.to_owned(), value.to_owned()));
         Ok(self)
@@ -168,7 +175,21 @@ impl Endpoint {
                 text = text.replace(secret.as_str(), HIDDEN);
             }
         }
+        for word in &self.secret_words {
+            text = without_word(&text, word);
+        }
         text
+    }
+
+    /// Hides a word that may be a key.
+    fn hide_word(&mut self, word: &str) {
+        self.hide(word, SHORTEST_SEGMENT);
+        for word in [word.to_owned(), percent_decoded(word)] {
+            let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+            if has_digit && (SHORTEST_VALUE..SHORTEST_SEGMENT).contains(&word.len()) {
+                self.secret_words.push(word);
+            }
+        }
     }
 
     fn hide(&mut self, secret: &str, shortest: usize) {
@@ -179,6 +200,21 @@ impl Endpoint {
         }
         self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
+}
+
+/// A text without a word, where no letter or digit is next to it.
+fn without_word(text: &str, word: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut from = 0;
+    for (at, found) in text.match_indices(word) {
+        let (before, after) = (&text[..at], &text[at + found.len()..]);
+        let is_part =
+            before.ends_with(char::is_alphanumeric) || after.starts_with(char::is_alphanumeric);
+        kept.push_str(&text[from..at]);
+        kept.push_str(if is_part { found } else { HIDDEN });
+        from = at + found.len();
+    }
+    kept + &text[from..]
 }
 
 /// A part of a host's name, unless it looks like a key: some providers give each one a name.
@@ -241,6 +277,16 @@ mod tests {
     }
 
     #[test]
+    fn a_short_key_is_hidden_and_words_are_not() {
+        let endpoint = Endpoint::new("https://eth.example/v3/mainnet/k3y1").unwrap();
+        let (said, hidden) = ("k3y1: no key=k3y1 for k3y1,", "…: no key=… for …,");
+        assert_eq!(endpoint.scrub(said), hidden);
+        for words in ["v3 of mainnet", "0xk3y1", "k3y12", "ék3y1"] {
+            assert_eq!(endpoint.scrub(words), words);
+        }
+    }
+
+    #[test]
     fn what_is_no_url_is_not_repeated() {
         for (url, words) in [
             ("eth.example/s3cr3t", "http:// or https:// is missing"),
@@ -297,6 +343,8 @@ mod tests {
         assert!(!format!("{endpoint:?}").contains("0123"));
         let endpoint = endpoint.with_header("authorization: Bearer abcdefghijkl").unwrap();
         assert_eq!(endpoint.scrub("abcdefghijkl?"), "…?");
+        let endpoint = endpoint.with_header("authorization: Bearer s3cr3t").unwrap();
+        assert_eq!(endpoint.scrub("Bearer: s3cr3t"), "Bearer: …");
         for header in ["s3cr3t", ": s3cr3t", "a b: s3cr3t", "a: s3cr3t\r\nb: c", "a: s3cr3té"] {
             let error = endpoint.clone().with_header(header).unwrap_err().to_string();
             assert!(!error.contains("s3cr3t"), "{error}");
