@@ -36,8 +36,8 @@ use rng::Rng;
 /// The blocks that the follower keeps: more than leave the chain at a time.
 const KEEP: usize = 16;
 /// Chains that each way of keeping the cursor is tried on, and the kills on each.
-const CHAINS: u64 = 4;
-const KILLS: usize = 20;
+const CHAINS: u64 = 3;
+const KILLS: usize = 21;
 /// Steps of the process up to which it may stand still.
 const HALT: usize = 60;
 /// Far longer than anything takes.
