@@ -7,6 +7,8 @@
 mod chains;
 #[path = "../../../tests/support/corpus_index.rs"]
 mod corpus_index;
+#[path = "support/json_rpc.rs"]
+mod json_rpc;
 #[expect(dead_code, reason = "shared, and not all of it is used here")]
 #[path = "../../../tests/audit/runs.rs"]
 mod runs;

@@ -1,8 +1,7 @@
 //! A node that has one of the corpus's chains, and answers `eth_getLogs` with what it is told.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +12,7 @@ use chainsieve::eth::log::LocatedLog;
 use serde_json::{Value, json};
 
 use super::chains::Chain;
+use super::json_rpc;
 
 /// The calls that came to all servers.
 pub(super) static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -64,15 +64,8 @@ impl Server {
         let blocks: Vec<Block> = blocks.collect();
         let by_hash = blocks.iter().enumerate().map(|(at, block)| (block.hash, at)).collect();
         let shared = Arc::new(Shared { blocks, by_hash, answer: Mutex::default() });
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("bound");
-        let of_thread = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let shared = Arc::clone(&of_thread);
-                std::thread::spawn(move || drop(serve(stream, &shared)));
-            }
-        });
+        let of_node = Arc::clone(&shared);
+        let address = json_rpc::serve(move |method, params| of_node.result(method, params));
         Self { address, shared }
     }
 
@@ -86,60 +79,19 @@ impl Server {
     }
 }
 
-/// Answers requests until the connection closes.
-fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            let line = line.trim().to_ascii_lowercase();
-            if line.is_empty() {
-                break;
-            }
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().expect("a length");
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body)?;
-        let request: Value = serde_json::from_slice(&body).expect("JSON");
-        let reply = match &request {
-            Value::Array(calls) => calls.iter().map(|call| shared.reply(call)).collect(),
-            call => shared.reply(call),
-        };
-        let reply = reply.to_string();
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length";
-        write!(writer, "{head}: {}\r\n\r\n{reply}", reply.len())?;
-    }
-}
-
 impl Shared {
-    fn reply(&self, call: &Value) -> Value {
+    /// What a method returns; `None` if there is no such method.
+    fn result(&self, method: &str, params: &Value) -> Option<Value> {
         CALLS.fetch_add(1, Ordering::Relaxed);
-        let params = &call["params"];
-        let result = match call["method"].as_str().expect("a method") {
+        let of_block = |part: fn(&Block) -> Value| self.at(&params[0]).map_or(Value::Null, part);
+        Some(match method {
             "eth_chainId" => json!("0x539"),
-            "debug_getRawHeader" => self.at(&params[0]).map_or(Value::Null, |it| json!(it.rlp)),
-            "eth_getBlockByNumber" | "eth_getBlockByHash" => {
-                self.at(&params[0]).map_or(Value::Null, |it| it.json.clone())
-            }
-            "debug_getRawReceipts" => {
-                self.at(&params[0]).map_or(Value::Null, |it| it.receipts.clone())
-            }
+            "debug_getRawHeader" => of_block(|block| json!(block.rlp)),
+            "eth_getBlockByNumber" | "eth_getBlockByHash" => of_block(|block| block.json.clone()),
+            "debug_getRawReceipts" => of_block(|block| block.receipts.clone()),
             "eth_getLogs" => self.logs(&params[0]),
-            method => {
-                let message = format!("the method {method} does not exist/is not available");
-                let error = json!({ "code": -32601, "message": message });
-                return json!({ "jsonrpc": "2.0", "id": call["id"], "error": error });
-            }
-        };
-        json!({ "jsonrpc": "2.0", "id": call["id"], "result": result })
+            _ => return None,
+        })
     }
 
     fn at(&self, tag: &Value) -> Option<&Block> {

@@ -1,0 +1,143 @@
+//! What the records of all processes together must be.
+
+use std::collections::{HashMap, HashSet};
+
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::log::LocatedLog;
+
+use super::records::{BLOCKS, CURSOR, FROM, Keeper, LOG, NONE, REMOVED, STARTED, lines};
+use super::world::{ASKED, Key, World};
+
+/// How often what came.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Processes that came as far as their first record.
+    pub(crate) started: usize,
+    pub(crate) delivered: usize,
+    pub(crate) removed: usize,
+    /// Logs that came once more since they were perhaps not acknowledged, or were taken back
+    /// though they had perhaps not come.
+    pub(crate) repeated: usize,
+}
+
+/// Logs by the records so far.
+struct Reader<'a> {
+    world: &'a World,
+    keeper: Keeper,
+    /// Those that came and were not taken back.
+    logs: HashMap<Key, Vec<u8>>,
+    /// Those of the update whose records are read.
+    update: HashSet<Key>,
+    /// Whether all records of that update are there.
+    is_whole: bool,
+    /// Those of updates that were perhaps not acknowledged when a process was killed.
+    unsure: HashSet<Key>,
+    first: Option<u64>,
+    /// The last block up to which all was given out.
+    last: Option<BlockRef>,
+    tally: Tally,
+}
+
+/// Checks the records against all branches that there ever were. `last` is the block up to which
+/// everything was given out in the end.
+pub(crate) fn check(text: &str, keeper: Keeper, world: &World, last: BlockRef) -> Tally {
+    let mut reader = Reader {
+        world,
+        keeper,
+        logs: HashMap::new(),
+        update: HashSet::new(),
+        is_whole: false,
+        unsure: HashSet::new(),
+        first: None,
+        last: None,
+        tally: Tally::default(),
+    };
+    for (word, rest) in lines(text, keeper) {
+        reader.read(word, rest);
+    }
+    assert_eq!(reader.last, Some(last), "all is given out");
+    let first = reader.first.expect("it began");
+    assert_eq!(reader.logs, world.logs_up_to(last, first), "every log, and no other");
+    reader.tally
+}
+
+impl Reader<'_> {
+    fn read(&mut self, word: &str, rest: &str) {
+        match word {
+            STARTED => {
+                self.tally.started += 1;
+                self.is_whole = false;
+                let update = self.update.drain();
+                match self.keeper {
+                    Keeper::Crate => self.unsure.extend(update),
+                    // A transaction is there or not.
+                    Keeper::Reader => drop(update),
+                }
+            }
+            FROM => {
+                let from = rest.parse().expect("a number");
+                let first = *self.first.get_or_insert(from);
+                assert_eq!(first, from, "each process has the same first block");
+            }
+            LOG => {
+                self.begin();
+                self.log(&LocatedLog::from_json(rest).expect("a log"));
+            }
+            BLOCKS | REMOVED => {
+                self.begin();
+                let block = |hash: &str| self.world.blocks[&hash.parse::<B256>().expect("it")].at;
+                self.last = (rest != NONE).then(|| block(rest));
+                self.is_whole = true;
+                self.compare();
+            }
+            CURSOR => {}
+            other => panic!("a record of no kind: {other}"),
+        }
+    }
+
+    /// An update begins, unless one is being read: the one before was acknowledged.
+    fn begin(&mut self) {
+        if std::mem::take(&mut self.is_whole) {
+            for key in self.update.drain() {
+                self.unsure.remove(&key);
+            }
+        }
+    }
+
+    fn log(&mut self, log: &LocatedLog) {
+        let key = (log.block_hash, log.log_index);
+        let block = self.world.blocks.get(&log.block_hash);
+        let block = block.unwrap_or_else(|| panic!("a block of no branch: {log:?}"));
+        let asked = block.asked.iter().find(|(index, _)| *index == log.log_index);
+        let (_, data) = asked.unwrap_or_else(|| panic!("no log of its block: {log:?}"));
+        let whole = (log.block_number, log.log.address, &log.log.data.data[..]);
+        assert_eq!(whole, (block.at.number, ASKED, &data[..]));
+        assert!(log.log.data.topics().is_empty());
+        assert!(self.first.is_some_and(|first| first <= log.block_number), "too early: {log:?}");
+        let (came, unsure) = if log.removed {
+            self.tally.removed += 1;
+            let was = self.logs.remove(&key);
+            // The process that was to give it out was perhaps killed before.
+            (was.is_some(), self.keeper == Keeper::Crate && self.tally.started > 1)
+        } else {
+            self.tally.delivered += 1;
+            let was = self.logs.insert(key, data.clone());
+            (was.is_none(), self.unsure.contains(&key))
+        };
+        self.tally.repeated += usize::from(!came);
+        assert!(came || unsure, "it was said before, and acknowledged: {log:?}");
+        self.update.insert(key);
+    }
+
+    /// What came and was not taken back is what the chain up to the last block has, except for logs
+    /// about which the follower has yet to say something.
+    fn compare(&self) {
+        let Some(first) = self.first else { panic!("logs before the first block is known") };
+        let expected = self.last.map(|last| self.world.logs_up_to(last, first)).unwrap_or_default();
+        let is_sure = |key: &&Key| !self.unsure.contains(*key) || self.update.contains(*key);
+        let have: HashSet<&Key> = self.logs.keys().filter(is_sure).collect();
+        let should: HashSet<&Key> = expected.keys().filter(is_sure).collect();
+        assert_eq!(have, should, "up to {:?}", self.last);
+    }
+}

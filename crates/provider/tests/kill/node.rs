@@ -1,0 +1,152 @@
+//! A node whose chain grows, has reorganisations, and goes back to branches that it had left.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use alloy_consensus::Header;
+use alloy_rlp::Decodable as _;
+use chainsieve::alloy_primitives::{B256, hex};
+use serde_json::{Value, json};
+
+use super::json_rpc;
+use super::rng::Rng;
+use super::world::{World, WorldBlock};
+
+/// No reorganisation goes further back from the highest head that there ever was.
+const DEEPEST: usize = 9;
+/// Makes a block that has logs which are asked about.
+const WITH_LOGS: u8 = 11;
+
+/// The node's chain.
+pub(crate) struct Chain {
+    pub(crate) world: World,
+    rng: Rng,
+    /// The most blocks that the chain ever had.
+    highest: usize,
+    pub(crate) requests: usize,
+}
+
+impl Chain {
+    /// It grows, or another branch takes over.
+    pub(crate) fn change(&mut self) {
+        match self.rng.below(8) {
+            0..4 => {
+                let count = 1 + self.rng.below(4);
+                self.mine(count);
+            }
+            4..7 => {
+                let deepest = self.deepest();
+                if deepest > 0 {
+                    let depth = 1 + self.rng.below(deepest.min(6));
+                    self.reorganise(depth);
+                    // At times the new branch is shorter, for now.
+                    let count = (depth + self.rng.below(4)).saturating_sub(1);
+                    self.mine(count);
+                }
+            }
+            _ => {
+                let (here, there) = (&self.world.canonical, &self.world.elsewhere);
+                let common = here.iter().zip(there).take_while(|(here, there)| here == there);
+                if common.count() + DEEPEST >= self.highest {
+                    self.world.fail_over();
+                }
+            }
+        }
+        self.highest = self.highest.max(self.world.canonical.len());
+    }
+
+    /// Blocks that may leave the chain.
+    fn deepest(&self) -> usize {
+        (self.world.canonical.len() + DEEPEST).saturating_sub(self.highest.max(DEEPEST + 1))
+    }
+
+    fn mine(&mut self, count: usize) {
+        let seeds = self.rng.bytes(count);
+        self.world.mine_all(&seeds);
+        self.highest = self.highest.max(self.world.canonical.len());
+    }
+
+    /// Other blocks take the place of so many.
+    fn reorganise(&mut self, depth: usize) {
+        self.world.synchronise();
+        self.world.revert(depth);
+    }
+
+    /// The chain becomes the longest that there ever was. Its last block that is given out has
+    /// logs.
+    pub(crate) fn outgrow(&mut self, confirmations: u64) {
+        self.world.outgrow(0);
+        self.world.mine(WITH_LOGS);
+        (0..confirmations).for_each(|_| self.mine(1));
+        self.highest = self.highest.max(self.world.canonical.len());
+    }
+
+    /// The last block that was given out leaves the chain.
+    pub(crate) fn take_back(&mut self, confirmations: u64) {
+        let least = 1 + usize::try_from(confirmations).expect("few");
+        let depth = least + self.rng.below(DEEPEST - least);
+        self.reorganise(depth);
+        self.outgrow(confirmations);
+    }
+
+    fn result(&mut self, method: &str, params: &Value) -> Option<Value> {
+        self.requests += 1;
+        let of_block =
+            |part: fn(&WorldBlock) -> Value| self.at(&params[0]).map_or(Value::Null, part);
+        Some(match method {
+            "eth_chainId" => json!("0x539"),
+            "debug_getRawHeader" => of_block(|it| json!(hex::encode_prefixed(it.header.rlp()))),
+            "eth_getBlockByNumber" | "eth_getBlockByHash" => of_block(block_json),
+            "debug_getRawReceipts" => of_block(|block| {
+                let encodings = block.receipts.encodings().expect("with a status each");
+                encodings.into_iter().map(|bytes| json!(bytes)).collect()
+            }),
+            _ => return None,
+        })
+    }
+
+    fn at(&self, tag: &Value) -> Option<&WorldBlock> {
+        match tag.as_str()? {
+            "latest" => self.world.at(self.world.head().number),
+            "finalized" => self.world.at(self.world.finalized().number),
+            hash if hash.len() == 66 => {
+                let hash: B256 = hash.parse().ok()?;
+                // Of what left its chain the node has neither headers nor receipts.
+                self.world.canonical.contains(&hash).then(|| &self.world.blocks[&hash])
+            }
+            number => self.world.at(u64::from_str_radix(number.strip_prefix("0x")?, 16).ok()?),
+        }
+    }
+}
+
+fn block_json(block: &WorldBlock) -> Value {
+    let header = Header::decode(&mut block.header.rlp()).expect("a header");
+    let mut json = serde_json::to_value(&header).expect("JSON");
+    json["hash"] = json!(block.at.hash);
+    json["transactions"] = json!(vec![B256::ZERO; block.receipts.len()]);
+    json
+}
+
+/// The node.
+pub(crate) struct Node {
+    pub(crate) url: String,
+    chain: Arc<Mutex<Chain>>,
+}
+
+impl Node {
+    pub(crate) fn start(seed: u64) -> Self {
+        let (world, rng) = (World::new(), Rng::new(seed));
+        let mut chain = Chain { world, rng, highest: 1, requests: 0 };
+        chain.mine(12);
+        chain.world.synchronise();
+        let chain = Arc::new(Mutex::new(chain));
+        let of_node = Arc::clone(&chain);
+        let result = move |method: &str, params: &Value| {
+            of_node.lock().expect("no panic").result(method, params)
+        };
+        Self { url: format!("http://{}", json_rpc::serve(result)), chain }
+    }
+
+    pub(crate) fn chain(&self) -> MutexGuard<'_, Chain> {
+        self.chain.lock().expect("no panic")
+    }
+}
