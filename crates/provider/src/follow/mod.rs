@@ -181,6 +181,7 @@ impl FollowBuilder {
     /// It is written before an update is given out and after it is acknowledged: wherever a kill
     /// comes, each log is given out at least once, and what was given out of blocks that left the
     /// chain is taken back.
+    ///
     /// After a kill a log may come once more, or come as removed though it was not given out
     /// before. Where that matters, store [`LogUpdate::cursor`] together with the logs instead.
     pub fn cursor_file(mut self, path: impl AsRef<Path>) -> Self {
