@@ -128,6 +128,8 @@ struct Branch {
 #[derive(Debug, Clone)]
 pub(super) struct Chain {
     rules: Rules,
+    /// The rules' queries, compiled.
+    queries: QuerySet,
     blocks: Blocks,
     head: Option<BlockRef>,
     /// What the provider called finalised.
@@ -153,8 +155,13 @@ impl Chain {
         reorg: Option<Reorg>,
         anchored: Option<BlockRef>,
     ) -> Self {
+        let mut queries = QuerySet::new(Backend::best());
+        for query in &rules.queries {
+            queries.insert(query.compile(Backend::best()), 0);
+        }
         Self {
             rules,
+            queries,
             blocks,
             head: None,
             finalized_claim: None,
@@ -430,12 +437,9 @@ impl Chain {
     /// Links consecutive headers after the last block.
     fn extend(&mut self, chain: &HeaderChain) -> Result<(), Refused> {
         self.check_anchors(chain)?;
-        let mut queries = QuerySet::new(Backend::best());
-        for query in &self.rules.queries {
-            queries.insert(query.compile(Backend::best()), 0);
-        }
         // By their place in this part of the chain: a provider may claim any number.
-        let hits = queries.scan(0, chain.blooms());
+        self.queries.rewind(0);
+        let hits = self.queries.scan(0, chain.blooms());
         let mut candidates = hits.iter().map(|(place, _)| place).peekable();
         for (place, block) in (0..).zip(chain.blocks()) {
             let is_candidate = candidates.next_if_eq(&place).is_some();

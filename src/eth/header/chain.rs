@@ -249,6 +249,7 @@ impl HeaderChain {
     }
 
     /// The block of this number.
+    #[inline]
     pub fn block(&self, number: u64) -> Option<ChainBlock<'_>> {
         self.at(self.index(number)?)
     }
@@ -309,10 +310,12 @@ impl HeaderChain {
     }
 
     /// The block at this index.
+    #[inline]
     fn at(&self, index: usize) -> Option<ChainBlock<'_>> {
         Some(self.joined(index, self.fields.get(index)?, self.blooms.get(index)?))
     }
 
+    #[inline]
     fn joined<'a>(&self, index: usize, fields: &Fields, bloom: &'a Bloom) -> ChainBlock<'a> {
         let Fields { hash, receipts_root, transactions_root, timestamp, gas_used } = *fields;
         let number = self.first + index as u64;
