@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log};
-use chainsieve::eth::chain_profile::BloomSoundness;
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{
     Action, Answer, Config, Cursor, CursorError, Event, Failure, Fault, Follower, Indexed, Note,
     Question, Source, StartError,
@@ -97,6 +97,100 @@ fn what_is_final_is_not_taken_back() {
     run.settle(&world);
     let Some(Err(fault)) = run.ended else { panic!("{:?}", run.ended) };
     assert!(fault.to_string().contains("called block 11 finalised"), "{fault}");
+}
+
+#[test]
+fn a_claim_that_the_future_is_final_is_forgotten() {
+    let mut world = grown(20);
+    world.synchronise();
+    world.called_final = Some(BlockRef { number: 1_000_000, hash: B256::ZERO });
+    let mut run = settled(&world, exact());
+    world.called_final = None;
+    run.latency = Duration::from_secs(60);
+    world.mine(1);
+    world.synchronise();
+    run.settle(&world);
+    let not_final = world.head().number - world.finalized().number + 1;
+    assert_eq!(run.follower.num_kept() as u64, not_final);
+}
+
+/// A cursor was taken without an anchor, or before the anchor was known.
+#[test]
+fn an_anchor_among_blocks_of_an_earlier_run_is_told_and_holds() {
+    let mut world = grown(20);
+    world.elsewhere.truncate(1);
+    let anchor = world.at(15).unwrap().at;
+    let mut run = settled(&world, exact());
+    for _ in 0..2 {
+        run.anchored.clear();
+        run.resume(Config { anchors: vec![anchor.hash], ..exact() });
+        run.settle(&world);
+        assert_eq!((run.ended.clone(), &run.anchored[..]), (None, &[anchor][..]));
+    }
+    // The branch leaves the chain before the anchor, and is not as long.
+    world.revert(8);
+    world.mine_all(&[3, 7]);
+    assert!(world.head().number < anchor.number);
+    run.settle(&world);
+    assert_eq!(run.ended, Some(Err(Fault::BeforeAnchor(anchor))));
+    assert_eq!(run.reader.reorgs, 0);
+}
+
+#[test]
+fn an_anchor_after_the_last_block_is_reached() {
+    let mut world = grown(30);
+    let anchor = world.at(26).unwrap().at;
+    for confirmations in [0, 3] {
+        let query = exact().query.to_block(12);
+        let config = Config { query, confirmations, anchors: vec![anchor.hash], ..exact() };
+        let mut run = settled(&world, config.clone());
+        assert_eq!((run.ended.clone(), &run.anchored[..]), (Some(Ok(())), &[anchor][..]));
+        let last = world.at(12).unwrap().at;
+        assert_eq!(run.reader.last, Some(last));
+        assert_eq!(run.reader.logs, world.logs_up_to(last, 0));
+        // From the cursor of its end.
+        run.ended = None;
+        run.resume(config);
+        run.settle(&world);
+        assert_eq!((run.ended, run.reader.last), (Some(Ok(())), Some(last)));
+    }
+    // The node has the anchor, and then another chain.
+    let query = exact().query.to_block(12);
+    let mut run = Run::new(Config { query, anchors: vec![anchor.hash], ..exact() });
+    while run.follower.next_number().is_none() {
+        run.step(&world, TRUE);
+    }
+    world.revert(25);
+    (0..40).for_each(|seed| world.mine(seed));
+    run.settle(&world);
+    let found = world.at(26).unwrap().at.hash;
+    let other = Fault::OtherThanAnchor { anchor, found, of: Source::Provider };
+    assert_eq!((run.ended, run.anchored), (Some(Err(other)), Vec::new()));
+}
+
+#[test]
+fn where_receipts_lack_logs_it_says_so() {
+    use BloomSoundness::Exact;
+    use ReceiptsScope::{EveryLog, NotEveryLog};
+    let mut world = grown(8);
+    let profile = ChainProfile::assumed("test", Exact, EveryLog)
+        .from_block(12, Exact, NotEveryLog, "assumed")
+        .from_block(16, Exact, EveryLog, "assumed");
+    let mut run = settled(&world, Config { profile: profile.clone(), ..exact() });
+    for number in world.head().number..20 {
+        run.settle(&world);
+        let (last, every_log) = *run.every_log.last().unwrap();
+        assert_eq!((last, every_log), (number, !(12..16).contains(&number)));
+        world.mine(2);
+    }
+    // Of several blocks, that of each.
+    let several = |from: u64| {
+        let query = exact().query.from_block(from);
+        let run = settled(&world, Config { query, profile: profile.clone(), ..exact() });
+        run.every_log
+    };
+    assert!(several(0).contains(&(world.head().number, false)));
+    assert!(several(17).iter().all(|(_, every_log)| *every_log));
 }
 
 #[test]

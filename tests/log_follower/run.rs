@@ -55,6 +55,8 @@ pub(crate) struct Run {
     /// The first block, as the first update had it.
     pub(crate) told: Option<u64>,
     pub(crate) anchored: Vec<BlockRef>,
+    /// The last block of each update, and whether its logs are all that nodes return.
+    pub(crate) every_log: Vec<(u64, bool)>,
     pub(crate) kill: Option<Kill>,
     pub(crate) ended: Option<Result<(), Fault>>,
     pub(crate) notes: Vec<Note>,
@@ -77,6 +79,7 @@ impl Run {
             reader: Reader::default(),
             told: None,
             anchored: Vec::new(),
+            every_log: Vec::new(),
             kill: None,
             ended: None,
             notes: Vec::new(),
@@ -160,6 +163,9 @@ impl Run {
         }
         if let Update::Anchored(anchor) = update {
             self.anchored.push(*anchor);
+        }
+        if let Update::Blocks(blocks) = update {
+            self.every_log.push((blocks.last.number, blocks.every_log));
         }
         match self.kill {
             Some(Kill::InUpdate(most)) => self.reader.read(update, most),
@@ -279,7 +285,7 @@ impl Run {
                 world.at(head.number.saturating_sub(lag)).map_or(head, |block| block.at)
             }
             BlockTag::Number(number) => world.at(number).unwrap().at,
-            _ => world.finalized(),
+            _ => world.called_final.unwrap_or_else(|| world.finalized()),
         };
         self.answer(id, Answer::Block(at));
     }

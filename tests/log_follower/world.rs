@@ -40,6 +40,8 @@ pub(crate) struct World {
     /// Receipts of these can't be had for now.
     pub(crate) withheld: HashSet<B256>,
     made: u64,
+    /// What a node calls final that is not.
+    pub(crate) called_final: Option<BlockRef>,
     /// Whether filters lack the bits of logs.
     pub(crate) unsound: bool,
 }

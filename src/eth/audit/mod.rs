@@ -439,10 +439,8 @@ impl<'a> Audit<'a> {
             compare::Comparison::new(&self.question, block, stretch.receipts, verified);
         match &mut self.collected {
             Some(collected) => collected.extend(comparison.wanted().map(|mut log| {
-                // Receipts don't hold it: it is their sender's word.
-                let place = usize::try_from(log.transaction_index).unwrap_or(usize::MAX);
-                let claims = receipts.claims().get(place);
-                log.transaction_hash = claims.and_then(|claims| claims.transaction_hash);
+                log.transaction_hash =
+                    receipts.claimed_transaction_hash(log.transaction_index, block.hash);
                 log
             })),
             None => comparison.run(&mut self.answer, grounds, &mut self.findings),

@@ -6,11 +6,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use alloy_primitives::{B256, b256};
+use alloy_trie::EMPTY_ROOT_HASH;
 
+use super::anchors::Anchors;
 use super::blocks::{Block, Blocks, Work};
-use super::{AnswerError, Fault, Source, evidence};
-use crate::eth::chain_profile::ChainProfile;
+use super::{AnswerError, Fault, receipts};
+use crate::eth::chain_profile::{ChainProfile, ReceiptsScope, Stretch};
 use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, HeaderChain};
 use crate::eth::log_query::{LogQuery, Semantics};
 use crate::eth::receipts::BlockReceipts;
@@ -23,9 +24,6 @@ const HEADERS: u64 = 8192;
 const INDEXED: u64 = 1 << 20;
 /// Estimated bytes of receipts in JSON that are requested at a time.
 const RECEIPTS: u64 = 32 << 20;
-/// The root of no receipts: that of an empty trie, Yellow Paper 4.4.3.
-const NO_RECEIPTS: B256 =
-    b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
 
 /// What is followed, all of it known.
 #[derive(Debug, Clone)]
@@ -43,7 +41,6 @@ pub(super) struct Rules {
     pub(super) keep: usize,
     /// Up to this block an index says which blocks are candidates.
     pub(super) index_to: Option<u64>,
-    pub(super) anchors: Vec<BlockRef>,
 }
 
 /// What the chain needs to go on.
@@ -109,6 +106,12 @@ impl From<Fault> for Refused {
     }
 }
 
+impl From<Box<Fault>> for Refused {
+    fn from(fault: Box<Fault>) -> Self {
+        Self::Fault(fault)
+    }
+}
+
 impl From<AnswerError> for Refused {
     fn from(error: AnswerError) -> Self {
         Self::Answer(Box::new(error))
@@ -140,9 +143,7 @@ pub(super) struct Chain {
     /// A block whose receipts do not come: it may have left the chain.
     doubted: Option<u64>,
     reorg: Option<Reorg>,
-    /// The highest anchor that was passed, and whether it was reported.
-    anchored: Option<BlockRef>,
-    anchored_reported: bool,
+    anchors: Anchors,
     /// The number of blocks whose receipts were verified.
     pub(super) examined: u64,
 }
@@ -153,7 +154,7 @@ impl Chain {
         rules: Rules,
         blocks: Blocks,
         reorg: Option<Reorg>,
-        anchored: Option<BlockRef>,
+        anchors: Anchors,
     ) -> Self {
         let mut queries = QuerySet::new(Backend::best());
         for query in &rules.queries {
@@ -169,8 +170,7 @@ impl Chain {
             branch: None,
             doubted: None,
             reorg,
-            anchored,
-            anchored_reported: true,
+            anchors,
             examined: 0,
         }
     }
@@ -195,27 +195,12 @@ impl Chain {
         self.reorg.as_ref()
     }
 
-    pub(super) fn anchored(&self) -> Option<BlockRef> {
-        self.anchored
+    pub(super) fn anchors(&self) -> &Anchors {
+        &self.anchors
     }
 
-    /// An anchor is a block of the chain: an index says so.
-    pub(super) fn anchor(&mut self, anchor: BlockRef) {
-        if self.anchored.is_none_or(|before| before.number < anchor.number) {
-            self.anchored = Some(anchor);
-            self.anchored_reported = false;
-        }
-    }
-
-    /// Whether an anchor was passed and not yet reported.
-    pub(super) fn is_anchor_unreported(&self) -> bool {
-        !self.anchored_reported
-    }
-
-    /// The highest anchor that was passed, if it was not yet reported.
-    pub(super) fn take_anchored(&mut self) -> Option<BlockRef> {
-        let was_reported = core::mem::replace(&mut self.anchored_reported, true);
-        self.anchored.filter(|_| !was_reported)
+    pub(super) fn anchors_mut(&mut self) -> &mut Anchors {
+        &mut self.anchors
     }
 
     /// The number that the next block has.
@@ -223,10 +208,13 @@ impl Chain {
         self.blocks.last().map_or(self.rules.start, |last| last.number.saturating_add(1))
     }
 
-    /// Whether everything that was asked for is delivered.
+    /// Whether everything that was asked for is delivered, and the chain is linked to an anchor
+    /// after it, if there is one.
     pub(super) fn is_at_end(&self) -> bool {
+        let Some(to) = self.rules.to else { return false };
         let delivered = self.blocks.last_delivered().map(|last| last.number);
-        self.rules.to.is_some_and(|to| delivered >= Some(to)) && self.reorg.is_none()
+        let linked = self.blocks.last().map(|last| last.number);
+        delivered >= Some(to) && linked >= Some(self.anchors.needed_for(to)) && self.reorg.is_none()
     }
 
     pub(super) fn want(&self) -> Want {
@@ -261,7 +249,7 @@ impl Chain {
     /// The last block that has to be linked.
     fn last_of_interest(&self) -> u64 {
         let to = self.rules.to.unwrap_or(u64::MAX);
-        to.saturating_add(self.rules.confirmations)
+        to.saturating_add(self.rules.confirmations).max(self.anchors.needed_for(to))
     }
 
     /// The last block that may be delivered.
@@ -310,9 +298,8 @@ impl Chain {
 
     /// What the provider calls finalised.
     pub(super) fn on_finalized(&mut self, point: BlockRef) {
-        if self.finalized_claim.is_none_or(|claim| claim.number <= point.number) {
-            self.finalized_claim = Some(point);
-        }
+        // Not the highest: one that is never on the chain would stand for ever.
+        self.finalized_claim = Some(point);
         self.finalize();
     }
 
@@ -409,7 +396,7 @@ impl Chain {
     /// Changes to the branch, which leaves the chain after `ancestor`.
     fn join(&mut self, ancestor: Option<BlockRef>) -> Result<(), Refused> {
         let Some(mut branch) = self.branch.take() else { return Ok(()) };
-        if let Some(anchor) = self.anchored
+        if let Some(anchor) = self.anchors.held()
             && ancestor.is_none_or(|ancestor| ancestor.number < anchor.number)
         {
             return Err(Fault::BeforeAnchor(anchor).into());
@@ -419,7 +406,7 @@ impl Chain {
         let mut chain = HeaderChain::new();
         let linked = chain.extend(Backend::best(), &views);
         linked.map_err(AnswerError::Unlinked)?;
-        self.check_anchors(&chain)?;
+        self.anchors.check(&chain)?;
         let removed = self.blocks.cut(ancestor.map(|ancestor| ancestor.number));
         if !removed.is_empty() {
             match &mut self.reorg {
@@ -436,7 +423,7 @@ impl Chain {
 
     /// Links consecutive headers after the last block.
     fn extend(&mut self, chain: &HeaderChain) -> Result<(), Refused> {
-        self.check_anchors(chain)?;
+        self.anchors.check(chain)?;
         // By their place in this part of the chain: a provider may claim any number.
         self.queries.rewind(0);
         let hits = self.queries.scan(0, chain.blooms());
@@ -446,11 +433,10 @@ impl Chain {
             let at = BlockRef::from(block);
             let mut known = Block::without_logs(at);
             if self.wants_receipts(&block, is_candidate) {
-                known.work = Work::Wanted(Box::new(evidence::wanted(&block)));
+                known.work = Work::Wanted(Box::new(receipts::wanted(&block)));
             }
-            if self.rules.anchors.contains(&at) {
-                self.anchored = Some(at);
-                self.anchored_reported = false;
+            if self.anchors.linked().contains(&at) {
+                self.anchors.hold(at);
             }
             self.blocks.push(known);
         }
@@ -466,7 +452,7 @@ impl Chain {
                     let at = BlockRef::from(block);
                     let mut known = Block::without_logs(at);
                     if self.wants_receipts(&block, true) {
-                        known.work = Work::Wanted(Box::new(evidence::wanted(&block)));
+                        known.work = Work::Wanted(Box::new(receipts::wanted(&block)));
                     }
                     self.blocks.push(known);
                 }
@@ -482,33 +468,30 @@ impl Chain {
         let proves_absence = self.rules.profile.at(block.number).bloom.proves_absence();
         (self.rules.from..=to).contains(&block.number)
             && (is_candidate || !proves_absence)
-            && block.receipts_root != NO_RECEIPTS
+            && block.receipts_root != EMPTY_ROOT_HASH
     }
 
-    fn check_anchors(&self, chain: &HeaderChain) -> Result<(), Refused> {
-        for &anchor in &self.rules.anchors {
-            match chain.block(anchor.number) {
-                Some(block) if block.hash != anchor.hash => {
-                    let (found, of) = (block.hash, Source::Provider);
-                    return Err(Fault::OtherThanAnchor { anchor, found, of }.into());
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+    /// Whether receipts hold every log of the blocks that come next, up to this one.
+    pub(super) fn is_every_log_in_receipts(&self, last: u64) -> bool {
+        let next = self.blocks.last_delivered().map_or(0, |before| before.number.saturating_add(1));
+        let first = next.max(self.rules.from).min(last);
+        let every_log = |stretch: &Stretch| stretch.receipts == ReceiptsScope::EveryLog;
+        let profile = &self.rules.profile;
+        let mut later = profile.stretches().iter().filter(|it| (first..=last).contains(&it.first));
+        every_log(profile.at(first)) && later.all(every_log)
     }
 
     /// Receipts of a block; of one that left the chain since they are of no use.
     pub(super) fn on_receipts(
         &mut self,
         at: BlockRef,
-        receipts: &BlockReceipts,
+        found: &BlockReceipts,
     ) -> Result<(), Refused> {
         let Some(block) = self.blocks.get_mut(at.number).filter(|block| block.at == at) else {
             return Ok(());
         };
         let Work::Wanted(wanted) = &block.work else { return Ok(()) };
-        let logs = evidence::logs(&self.rules, at, wanted, receipts)?;
+        let logs = receipts::logs(&self.rules, at, wanted, found)?;
         block.work = Work::Logs(logs);
         self.examined += 1;
         Ok(())

@@ -137,7 +137,7 @@ impl Cursor {
             has_dropped: blocks.has_dropped(),
             blocks: sure.chain(unsure).collect(),
             reorg: chain.pending_reorg().cloned(),
-            anchored: chain.anchored(),
+            anchored: chain.anchors().held(),
         }
     }
 

@@ -10,6 +10,7 @@ use alloy_primitives::B256;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use super::anchors::Anchors;
 use super::blocks::Block;
 use super::chain::{Batch, Chain, Refused, Seen, Want};
 use super::cursor::{Cursor, Subject};
@@ -705,26 +706,26 @@ impl Follower {
             left.as_ref().map_or((None, None), |left| (left.reorg.clone(), left.anchored));
         let blocks = left.map(Cursor::blocks).unwrap_or_default();
         let last = blocks.last().map(|last| last.number);
-        for &anchor in &rules.anchors {
+        let mut anchors = Anchors::new(start.linked_anchors(&self.config), anchored);
+        if let Some(anchor) = start.indexed_anchor() {
+            anchors.hold(anchor);
+        }
+        for anchor in anchors.linked().to_vec() {
             if anchor.number < rules.start || Some(anchor.number) <= last {
                 match blocks.get(anchor.number) {
                     Some(block) if block.at != anchor => {
                         let (found, of) = (block.at.hash, Source::Cursor);
                         return Err(Fault::OtherThanAnchor { anchor, found, of }.into());
                     }
-                    Some(_) => {}
-                    None if anchored == Some(anchor) => {}
+                    Some(_) => anchors.hold(anchor),
+                    None if anchored == Some(anchor) => anchors.hold(anchor),
                     None => actions.push(Action::Note(Note::AnchorNotCompared(anchor))),
                 }
             }
         }
-        let mut chain = Chain::resume(rules, blocks, reorg, anchored);
+        let chain = Chain::resume(rules, blocks, reorg, anchors);
         let started = Delivery::Started;
         let cursor = Cursor::before(&chain, &subject, None);
-        // Not in the cursor yet: it is still to be reported.
-        if let Some(anchor) = start.indexed_anchor() {
-            chain.anchor(anchor);
-        }
         let update = started_update(&chain, start.anchors());
         self.started = Some(update);
         self.stage = Stage::Following(Box::new(chain), subject);
@@ -743,7 +744,7 @@ impl Follower {
         let Stage::Following(chain, subject) = &mut self.stage else { return };
         let batch = chain.batch();
         // What left the chain is taken back before the rest is said to be authentic.
-        if chain.is_anchor_unreported() && batch != Some(Batch::Reorg) {
+        if chain.anchors().is_unreported() && batch != Some(Batch::Reorg) {
             return self.deliver(Delivery::Anchored, actions);
         }
         if let Some(batch) = batch {
@@ -795,7 +796,7 @@ impl Follower {
         let Stage::Following(chain, _) = &mut self.stage else { return };
         let update = match delivery {
             Delivery::Started => self.started.take().map(Update::Started),
-            Delivery::Anchored => chain.take_anchored().map(Update::Anchored),
+            Delivery::Anchored => chain.anchors_mut().take_unreported().map(Update::Anchored),
             Delivery::Batch(batch) => batch_update(chain, batch),
         };
         let Some(update) = update else { return };
@@ -921,10 +922,12 @@ fn batch_update(chain: &Chain, batch: Batch) -> Option<Update> {
         }
         Batch::Blocks(count) => {
             let blocks = || chain.blocks().pending().take(count);
+            let last = blocks().last()?.at;
             Some(Update::Blocks(NextBlocks {
-                last: blocks().last()?.at,
+                last,
                 blocks: count,
                 logs: blocks().flat_map(|block| block.logs().iter().cloned()).collect(),
+                every_log: chain.is_every_log_in_receipts(last.number),
                 finalized,
             }))
         }

@@ -6,7 +6,8 @@
 //! each other block all receipts are requested and must have the header's receipts root, and the
 //! logs are read out of them. What a provider says of logs by itself is never asked. So a log is as
 //! true as the chain of headers is. That chain is the provider's word, except up to an
-//! [anchor](Config::anchors).
+//! [anchor](Config::anchors). And where receipts do not hold every log that nodes return, those
+//! given out are not all: [`NextBlocks::every_log`] says so.
 //!
 //! # How to drive it
 //! 1. Make a [`Follower`] from a [`Config`], and the [`Cursor`] of an earlier run, if any.
@@ -26,12 +27,13 @@
 //! Without a storage of its own, a caller keeps [`Follower::cursor`] in the same transaction as what
 //! it makes of an update.
 
+mod anchors;
 mod blocks;
 mod chain;
 mod cursor;
-mod evidence;
 mod machine;
 mod pace;
+mod receipts;
 mod start;
 
 use alloc::string::String;
@@ -70,7 +72,8 @@ pub struct Config {
     /// Whose rules hold where nodes differ.
     pub semantics: Semantics,
     /// Hashes that the caller trusts. The chain must hold them; up to the highest that was passed,
-    /// all is authentic.
+    /// all is authentic. Where the query ends before one, the chain is followed up to it; with
+    /// [`once`](Self::once) up to the head at most.
     pub anchors: Vec<B256>,
     /// A block is given out once this many blocks come after it; 0 by default.
     pub confirmations: u64,
@@ -84,8 +87,8 @@ pub struct Config {
     /// How often the head is asked for; 2 s by default. Also the first wait after a failure; it
     /// doubles up to a minute.
     pub poll: Duration,
-    /// Answers in a row that are wrong, not merely missing, before the follower gives up; 10 by
-    /// default. With [`once`](Self::once) failures of the connection count too.
+    /// The number of wrong or missing answers in a row after which the follower gives up; 10 by
+    /// default. Failures of the connection count only with [`once`](Self::once).
     pub tries: u32,
     /// Whether there is a storage. Without one no [`Action::Store`] comes.
     pub stored: bool,
@@ -265,7 +268,8 @@ pub struct UpdateId(pub u64);
 pub enum Update {
     /// What is followed, all of it known. The first update of each run.
     Started(Started),
-    /// This anchor is a block of the chain: all up to it is authentic.
+    /// This anchor is a block of the chain: all up to it is authentic. Of the highest it comes in
+    /// each run.
     Anchored(BlockRef),
     /// Blocks left the chain, and their logs with them.
     Removed(Removed),
@@ -312,12 +316,16 @@ pub struct Removed {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NextBlocks {
-    /// The last of them. All logs up to and with it are given out.
+    /// The last of them. All logs in receipts up to and with it are given out.
     pub last: BlockRef,
     /// The number of blocks that were linked for this update.
     pub blocks: usize,
-    /// Their logs that match, in the order of the chain.
+    /// Their logs that match, in the order of the chain. A `transaction_hash` is the provider's
+    /// word: no receipt holds it.
     pub logs: Vec<LocatedLog>,
+    /// Whether the profile says that receipts of these blocks hold every log. If not, nodes may
+    /// return more.
+    pub every_log: bool,
     /// The newest block of this chain that the provider called finalised.
     pub finalized: Option<BlockRef>,
 }
@@ -344,7 +352,7 @@ pub enum Note {
         /// Until the question is asked again.
         wait: Duration,
     },
-    /// Receipts of a block were wrong, and another method of the same provider gave the right ones.
+    /// Receipts of a block were wrong, and another method or another node gave the right ones.
     OtherMethod {
         /// The block.
         at: BlockRef,
@@ -474,11 +482,11 @@ pub enum Fault {
     /// The provider does not have an anchor.
     #[error("the provider does not have the anchor, block {0}")]
     NoAnchor(B256),
-    /// A filter that lacks bits of a log of its block.
+    /// A filter that lacks bits of a log of its block, which the profile rules out.
     #[error(
-        "the filter of {at} lacks bits of its log {log_index}: the filters of this chain prove \
-         nothing. Assume them to be unsound and start over, and the receipts of every block are \
-         requested"
+        "the filter of {at} lacks bits of its log {log_index}: the block is made up, or the filters \
+         of this chain prove nothing. In that case assume them to be unsound and start over, and the \
+         receipts of every block are requested"
     )]
     Unsound {
         /// The block.

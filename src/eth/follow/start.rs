@@ -162,12 +162,18 @@ impl Start {
         &self.anchors
     }
 
+    /// The anchors that no index is compared with.
+    pub(super) fn linked_anchors(&self, config: &Config) -> Vec<BlockRef> {
+        let index_to = self.index(config).map(|index| index.last.number);
+        let later = self.anchors.iter().copied().filter(|anchor| Some(anchor.number) > index_to);
+        later.collect()
+    }
+
     /// All of it, once nothing is left to ask.
     pub(super) fn rules(&self, config: &Config, left: Option<&Subject>) -> Rules {
         let from = self.from.unwrap_or(0);
         let index_to = self.index(config).map(|index| index.last.number);
-        let later = self.anchors.iter().copied().filter(|anchor| Some(anchor.number) > index_to);
-        let anchors: Vec<_> = later.collect();
+        let anchors = self.linked_anchors(config);
         let lowest = anchors.iter().map(|anchor| anchor.number).fold(from, u64::min);
         Rules {
             queries: config.queries(),
@@ -179,7 +185,6 @@ impl Start {
             confirmations: config.confirmations,
             keep: config.keep,
             index_to,
-            anchors,
         }
     }
 }

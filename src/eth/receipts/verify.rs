@@ -212,6 +212,14 @@ impl BlockReceipts {
         Some(encodings.collect())
     }
 
+    /// The hash of the transaction with this index, as the receipts' source claims it, unless it
+    /// claims another block.
+    pub(crate) fn claimed_transaction_hash(&self, index: u64, block: B256) -> Option<B256> {
+        let claims = self.claims().get(usize::try_from(index).ok()?)?;
+        let is_of_block = claims.block_hash.is_none_or(|claimed| claimed == block);
+        claims.transaction_hash.filter(|_| is_of_block)
+    }
+
     /// Adds every receipt in the order of the keys.
     pub(super) fn add_leaves(&self, blooms: &Blooms, trie: &mut HashBuilder) {
         let mut scratch = Vec::new();
@@ -254,8 +262,8 @@ impl VerifiedBlock<'_> {
 
     /// All logs of the block, in order.
     ///
-    /// Of a log's place nothing but `transaction_hash` is the source's claim alone: no receipt
-    /// has it, and it is there where the receipts came with it.
+    /// All of a log's place is verified but `transaction_hash`. No receipt holds that: it is the
+    /// source's claim, where the receipts came with one.
     pub fn logs(&self) -> impl Iterator<Item = LocatedLog> {
         self.logs_matching(|_| true)
     }
@@ -267,10 +275,8 @@ impl VerifiedBlock<'_> {
     ) -> impl Iterator<Item = LocatedLog> {
         let Self { receipts, block, timestamp } = self;
         receipts.logs_matching(matches).map(move |found| {
-            let claims = receipts.receipts.claims();
-            let claims =
-                usize::try_from(found.transaction_index).ok().and_then(|at| claims.get(at));
-            let transaction_hash = claims.and_then(|claims| claims.transaction_hash);
+            let transaction_hash =
+                receipts.receipts.claimed_transaction_hash(found.transaction_index, block.hash);
             LocatedLog { transaction_hash, ..found.located(*block, *timestamp) }
         })
     }

@@ -92,6 +92,12 @@ struct Printer {
     logs: u64,
     removed: u64,
     warnings: Vec<String>,
+    /// Whether it was said that not every log is found.
+    is_partial: bool,
+}
+
+fn partial(profile: &str) -> String {
+    format!("nodes of {profile} may return logs that are in no receipt: those are not found")
 }
 
 impl Printer {
@@ -101,7 +107,15 @@ impl Printer {
             Update::Started(started) => return self.start(following, started),
             Update::Anchored(anchor) => self.lines.of_anchor(*anchor),
             Update::Removed(removed) => self.lines.of_removed(removed),
-            Update::Blocks(blocks) => self.lines.of_blocks(blocks, from),
+            Update::Blocks(blocks) => {
+                if !blocks.every_log && blocks.last.number >= from && !self.is_partial {
+                    self.is_partial = true;
+                    let warning = partial(following.config().profile.name());
+                    self.bar.suspend(|| print_note(&warning));
+                    self.warnings.push(warning);
+                }
+                self.lines.of_blocks(blocks, from)
+            }
             other => bail!("an unknown update: {other:?}"),
         };
         self.put(&text)
@@ -122,10 +136,8 @@ impl Printer {
         let config = following.config();
         self.warnings.extend(self.bar.take_kept());
         if config.profile.at(started.from).receipts == ReceiptsScope::NotEveryLog {
-            self.warnings.push(format!(
-                "nodes of {} may return logs that are in no receipt: those are not found",
-                config.profile.name()
-            ));
+            self.is_partial = true;
+            self.warnings.push(partial(config.profile.name()));
         }
         if self.lines.format == Format::Json {
             let text = lines::of_start(started, config, &self.provider, &self.warnings);
