@@ -10,12 +10,13 @@ use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::simd::Backend;
 
 use crate::answers;
-use crate::blocks::{Asked, end_of_headers, resolve};
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::note::Note;
 use crate::provider::Provider;
-use crate::source::{self, Source, Tip};
+use crate::resolve::{Asked, end_of_headers, resolve};
+use crate::source::{self, Source};
+use crate::tip::Tip;
 use crate::warning::Warning;
 
 /// A query's blocks and the chain that holds them, and what each node answered, if it was asked.

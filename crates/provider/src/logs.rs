@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use crate::asking::Asking;
 use crate::error::FetchError;
-use crate::evidence::Fetched;
-use crate::source::Tip;
+use crate::receipts::Fetched;
+use crate::tip::Tip;
 use crate::warning::Warning;
 
 /// All logs of a query, each read out of receipts that have the root of their block's header.

@@ -13,12 +13,12 @@ use chainsieve::eth::receipts::BlockReceipts;
 
 use crate::anchor::Anchor;
 use crate::asking::Asking;
-use crate::blocks::{Asked, end_of_headers, resolve};
 use crate::builder::Builder;
 use crate::error::FetchError;
-use crate::evidence::{self, Fetched};
 use crate::logs::{LogsError, ProvenLogs};
 use crate::node::{Node, RpcError};
+use crate::receipts::{self, Fetched};
+use crate::resolve::{Asked, end_of_headers, resolve};
 use crate::scan::{Scan, ScannedPart, scan_parts};
 use crate::source;
 use crate::stop::Stop;
@@ -384,7 +384,7 @@ impl Provider {
         chain: &HeaderChain,
     ) -> Result<Fetched, FetchError> {
         let Settings { max_receipts, keep_evidence, .. } = *self.settings();
-        evidence::fetch(self.nodes(), audits, chain, max_receipts, keep_evidence)
+        receipts::fetch(self.nodes(), audits, chain, max_receipts, keep_evidence)
     }
 }
 

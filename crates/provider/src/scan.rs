@@ -8,11 +8,11 @@ use chainsieve::eth::log_query::ResolvedBlocks;
 use chainsieve::eth::scan::Scanner;
 use chainsieve::simd::Backend;
 
-use crate::blocks::Asked;
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::note::{Note, Stage};
 use crate::provider::Provider;
+use crate::resolve::Asked;
 use crate::warning::Warning;
 
 /// Headers that are in memory at a time.
