@@ -159,12 +159,16 @@ pub(crate) fn resolve(
     latest.warn(&mut warnings);
     // A node that does not name its newest block is taken to name no other either.
     let finalized = Named::if_known(latest.nodes(), BlockTag::Finalized)?;
-    if final_only || names(BlockTag::Finalized) {
-        finalized.iter().for_each(|named| named.warn(&mut warnings));
+    if let Some(named) = &finalized
+        && (final_only || names(BlockTag::Finalized))
+    {
+        named.warn(&mut warnings);
     }
     let safe =
         if names(BlockTag::Safe) { Named::if_known(latest.nodes(), BlockTag::Safe)? } else { None };
-    safe.iter().for_each(|named| named.warn(&mut warnings));
+    if let Some(named) = &safe {
+        named.warn(&mut warnings);
+    }
     let finalized = finalized.map(|named| named.lowest());
     let mut query = query.clone();
     let mut head = latest.lowest().number;
@@ -230,8 +234,8 @@ fn at_hash(
 ) -> Result<(Asked, Vec<Warning>), FetchError> {
     let finalized = Named::if_known(nodes, BlockTag::Finalized)?;
     let mut warnings = Vec::new();
-    if final_only {
-        finalized.iter().for_each(|named| named.warn(&mut warnings));
+    if final_only && let Some(named) = &finalized {
+        named.warn(&mut warnings);
     }
     let finalized = finalized.map(|named| named.lowest());
     let number = number_of(nodes, hash)?.ok_or(FetchError::UnknownBlock(hash))?;

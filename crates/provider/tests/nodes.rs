@@ -210,7 +210,7 @@ fn a_block_by_its_hash_comes_from_the_node_that_has_it() {
     }
     // A node that has a block of another branch, by its hash alone.
     let not_on_chain = FetchError::Audit(AuditError::NotOnChain { hash });
-    let remembers = honest(&Chain { others: right.blocks.clone(), ..parted });
+    let remembers = honest(&Chain { others: right.blocks, ..parted });
     let provider = build(&[&remembers]);
     let refused = provider.logs(&query);
     assert!(
