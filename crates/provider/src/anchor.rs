@@ -8,7 +8,8 @@ use chainsieve::alloy_primitives::B256;
 /// authentic, whoever sent it.
 ///
 /// A hash is one, and so is a list of hashes. Something that follows the chain by itself, as a light
-/// client does, names a newer block each time that it is asked.
+/// client does, names a newer block each time that it is asked. A follower asks once, at its
+/// [start](crate::FollowBuilder::start): later blocks are the nodes' word.
 pub trait Anchor: fmt::Debug + Send + Sync {
     /// The hashes of the blocks believed now. With none, what a node says of its last block is
     /// taken for it, and results say so.

@@ -4,11 +4,11 @@ use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::ResolvedBlocks;
 
-use crate::blocks::Asked;
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
+use crate::resolve::Asked;
 
 /// Logs that are held in memory: a gigabyte or two.
 const MAX_LOGS: usize = 4_000_000;

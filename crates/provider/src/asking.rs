@@ -10,12 +10,13 @@ use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::simd::Backend;
 
 use crate::answers;
-use crate::blocks::{Asked, end_of_headers, resolve};
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::note::Note;
 use crate::provider::Provider;
-use crate::source::{self, Source, Tip};
+use crate::resolve::{Asked, Asks, Needed, resolve};
+use crate::source::{self, Source};
+use crate::tip::Tip;
 use crate::warning::Warning;
 
 /// A query's blocks and the chain that holds them, and what each node answered, if it was asked.
@@ -46,30 +47,28 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// Fetches the chain, and with `answers` what each node answers.
+    /// Fetches the chain, and what each node answers if that is asked for.
     pub(crate) fn new(
         provider: &Provider,
         query: &LogQuery,
-        answers: bool,
+        asks: Asks,
     ) -> Result<Self, FetchError> {
         let nodes = provider.nodes();
         let settings = provider.settings();
         let (chain_id, profile) = (provider.chain_id()?, provider.profile()?);
-        let mut asked = resolve(nodes, query, settings.final_only)?;
+        let (asked, mut warnings) = resolve(nodes, query, asks, settings.final_only)?;
         let mut anchors = provider.anchors()?;
-        let end = end_of_headers(nodes, &anchors, &mut asked)?;
-        let (first, last) = (asked.first, asked.last);
+        let needed = Needed::new(nodes, &anchors, &asked, &mut warnings)?;
+        let (first, last, end) = (asked.first, asked.last, *needed.blocks.end());
         let headers = (end - first).saturating_add(1);
         let limit = settings.max_headers;
         if headers > limit {
             return Err(FetchError::TooManyHeaders { headers, first, last, end, limit });
         }
-        let mut warnings = std::mem::take(&mut asked.warnings);
-        let source =
-            source::fetch(nodes, &anchors, &(first..=end), settings.keep_evidence, &mut warnings)?;
-        let mut source = source;
+        let mut source =
+            source::fetch(nodes, &anchors, &needed, settings.keep_evidence, &mut warnings)?;
         let mut logs = Vec::new();
-        if answers {
+        if asks == Asks::ChainAndLogs {
             logs = vec![Vec::new(); nodes.len()];
             let compiled = asked.query.compile(Backend::best());
             let may_hold = |block: &ChainBlock<'_>| {

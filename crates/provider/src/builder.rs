@@ -161,8 +161,8 @@ impl Builder {
 
     /// Gets notes, for a log or a progress bar, with the endpoint of the node that a note is about.
     /// Called on the threads that ask.
-    pub fn log(mut self, log: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) -> Self {
-        self.options.log = Some(Arc::new(log));
+    pub fn on_note(mut self, sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) -> Self {
+        self.options.on_note = Some(Arc::new(sink));
         self
     }
 

@@ -147,7 +147,8 @@ pub enum FetchError {
         /// What was wrong with those that came first.
         why: String,
     },
-    /// A block that is not a candidate of the chain, or whose headers do not cover the query.
+    /// The audit cannot begin: headers do not cover the query's blocks, or its block is not on the
+    /// chain.
     #[error(transparent)]
     Audit(#[from] AuditError),
     /// The anchor could not be had.

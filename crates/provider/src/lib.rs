@@ -3,12 +3,10 @@
 mod anchor;
 mod answers;
 mod asking;
-mod blocks;
 mod builder;
 mod error;
 #[cfg(feature = "abi")]
 mod events;
-mod evidence;
 mod fetched_chain;
 mod follow;
 mod in_order;
@@ -17,9 +15,12 @@ mod node;
 mod note;
 mod pending;
 mod provider;
+mod receipts;
+mod resolve;
 mod scan;
 mod source;
 mod stop;
+mod tip;
 mod warning;
 
 pub use chainsieve;
@@ -28,12 +29,10 @@ pub use chainsieve::eth::log_query::LogQuery;
 
 pub use anchor::Anchor;
 pub use asking::Asking;
-pub use blocks::Asked;
 pub use builder::Builder;
 pub use error::{BuildError, FetchError};
 #[cfg(feature = "abi")]
 pub use events::{Argument, DecodeError, DecodedEvent, Events, EventsError};
-pub use evidence::Fetched;
 pub use fetched_chain::FetchedChain;
 #[cfg(feature = "tokio")]
 pub use follow::LogUpdateStream;
@@ -42,11 +41,13 @@ pub use follow::{
     Following, LogUpdate, LogUpdates,
 };
 pub use logs::{Incomplete, LogsError, ProvenLogs};
-pub use node::{Endpoint, EndpointError, Log, Node, Options, RpcError};
+pub use node::{Endpoint, EndpointError, Node, NoteSink, Options, RpcError};
 pub use note::{Note, Stage};
 pub use pending::Pending;
 pub use provider::{Audited, Provider};
+pub use receipts::Fetched;
+pub use resolve::Asked;
 pub use scan::{Scan, ScannedPart};
-pub use source::{Beside, Tip};
 pub use stop::Stop;
+pub use tip::{Beside, Tip};
 pub use warning::Warning;

@@ -9,11 +9,12 @@ use thiserror::Error;
 
 use crate::asking::Asking;
 use crate::error::FetchError;
-use crate::evidence::Fetched;
-use crate::source::Tip;
+use crate::receipts::Fetched;
+use crate::tip::Tip;
 use crate::warning::Warning;
 
 /// All logs of a query, each read out of receipts that have the root of their block's header.
+/// `transaction_hash` is the sender's word: no receipt holds it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProvenLogs {
@@ -24,7 +25,8 @@ pub struct ProvenLogs {
     /// The block that everything hangs on. Unless it is an anchor of the caller's, that it is on
     /// the chain is the nodes' word.
     pub tip: Tip,
-    /// The finalised block, if every node knows one.
+    /// The finalised block: the lowest of those that the reachable nodes name; `None` if one of
+    /// them knows none.
     pub finalized: Option<BlockRef>,
     /// The number of blocks whose receipts were verified; the filters of the others rule every
     /// match out.

@@ -13,15 +13,16 @@ use chainsieve::eth::receipts::BlockReceipts;
 
 use crate::anchor::Anchor;
 use crate::asking::Asking;
-use crate::blocks::{Asked, end_of_headers, resolve};
 use crate::builder::Builder;
 use crate::error::FetchError;
-use crate::evidence::{self, Fetched};
 use crate::logs::{LogsError, ProvenLogs};
 use crate::node::{Node, RpcError};
+use crate::receipts::{self, Fetched};
+use crate::resolve::{Asked, Asks, Needed, resolve};
 use crate::scan::{Scan, ScannedPart, scan_parts};
 use crate::source;
 use crate::stop::Stop;
+use crate::warning::Warning;
 
 /// What is believed, and what an operation may take.
 #[derive(Debug, Clone)]
@@ -64,7 +65,7 @@ pub struct Audited {
     /// What is known of each answer: of each node's, in the order of the nodes, or of the one that
     /// was handed in. It holds if [`Asking::tip`] is on the chain.
     pub reports: Vec<AuditReport>,
-    /// Where the receipts came from.
+    /// Where the receipts came from, and why some did not come.
     pub fetched: Fetched,
 }
 
@@ -202,7 +203,8 @@ impl Provider {
     }
 
     /// The headers of these blocks, each the child of the one before, from the first node that has
-    /// them all. With an anchor among them, `chain.anchored_to` says how far they are authentic.
+    /// them all. With anchors they come from the node whose chain holds the highest of them, and
+    /// `chain.anchored_to` says how far they are authentic.
     ///
     /// # Errors
     /// [`FetchError`], also if they are more than [allowed](Builder::max_headers).
@@ -216,7 +218,8 @@ impl Provider {
             return Err(FetchError::TooManyHeaders { headers, first, last, end: last, limit });
         }
         let anchors = self.anchors()?;
-        let source = source::fetch(self.nodes(), &anchors, &blocks, false, &mut Vec::new())?;
+        let needed = Needed::all(blocks);
+        let source = source::fetch(self.nodes(), &anchors, &needed, false, &mut Vec::new())?;
         Ok(source.fetched.chain)
     }
 
@@ -287,7 +290,7 @@ impl Provider {
     /// The headers of the range and up to the anchor, and the receipts of the candidates: both in
     /// memory, and limited by the [builder](Builder).
     pub fn logs(&self, query: &LogQuery) -> Result<ProvenLogs, LogsError> {
-        let asking = Asking::new(self, query, false)?;
+        let asking = Asking::new(self, query, Asks::Chain)?;
         let audit = Audit::collecting(asking.question(asking.tip.node));
         let mut audits = [audit.map_err(FetchError::from)?];
         let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
@@ -304,15 +307,16 @@ impl Provider {
     /// # Cost
     /// The headers of the range, of which 8,192 are in memory at a time.
     pub fn scan(&self, query: &LogQuery) -> Result<Scan, FetchError> {
-        let mut asked = resolve(self.nodes(), query, self.settings().final_only)?;
+        let (nodes, final_only) = (self.nodes(), self.settings().final_only);
+        let (asked, mut warnings) = resolve(nodes, query, Asks::Chain, final_only)?;
         let anchors = self.anchors()?;
-        let end = end_of_headers(self.nodes(), &anchors, &mut asked)?;
-        Scan::new(self, asked, &anchors, end)
+        let needed = Needed::new(nodes, &anchors, &asked, &mut warnings)?;
+        Scan::new(self, &asked, &anchors, &needed, warnings)
     }
 
     /// The headers of a query's blocks, and of those up to the anchor, in parts of at most 8,192,
     /// with the candidates by their filters: what [`scan`](Self::scan) is made of. Ends early once
-    /// `take` returns `false`. Returns the query as it was asked.
+    /// `take` returns `false`. Returns the query as it was asked, and what the caller should know.
     ///
     /// # Errors
     /// [`FetchError`].
@@ -320,25 +324,25 @@ impl Provider {
         &self,
         query: &LogQuery,
         mut take: impl FnMut(&Asked, ScannedPart<'_>) -> bool,
-    ) -> Result<Asked, FetchError> {
-        let mut asked = resolve(self.nodes(), query, self.settings().final_only)?;
-        let end = end_of_headers(self.nodes(), &self.anchors()?, &mut asked)?;
-        scan_parts(self, &asked, end, |part| take(&asked, part))?;
-        Ok(asked)
+    ) -> Result<(Asked, Vec<Warning>), FetchError> {
+        let (nodes, final_only) = (self.nodes(), self.settings().final_only);
+        let (asked, mut warnings) = resolve(nodes, query, Asks::Chain, final_only)?;
+        let needed = Needed::new(nodes, &self.anchors()?, &asked, &mut warnings)?;
+        scan_parts(self, &asked, &needed, &mut warnings, |part| take(&asked, part))?;
+        Ok((asked, warnings))
     }
 
     /// Asks each node for the logs of a query, and holds each answer against the chain's headers
     /// and receipts.
     ///
     /// # Errors
-    /// [`FetchError`]. An answer that is wrong or undecided is no error.
+    /// [`FetchError`]: there is no chain, or a node gives no logs. An answer that is wrong or
+    /// undecided is no error. A block whose receipts did not come stays undecided, and
+    /// [`Fetched::unreachable`] says why: no node can hide by silence what is proven of its answer.
     pub fn audit(&self, query: &LogQuery) -> Result<Audited, FetchError> {
         let asking = self.ask(query)?;
         let mut audits = asking.audits()?;
         let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
-        if let Some(error) = fetched.unreachable {
-            return Err(error);
-        }
         let reports = audits.into_iter().map(Audit::finish).collect();
         Ok(Audited { asking, reports, fetched })
     }
@@ -347,19 +351,16 @@ impl Provider {
     /// its blocks as the answer means them.
     ///
     /// # Errors
-    /// [`FetchError`]. An answer that is wrong or undecided is no error.
+    /// [`FetchError`]: there is no chain. What is undecided is as in [`audit`](Self::audit).
     pub fn audit_answer(
         &self,
         query: &LogQuery,
         logs: &[LocatedLog],
     ) -> Result<Audited, FetchError> {
-        let asking = Asking::new(self, query, false)?;
+        let asking = Asking::new(self, query, Asks::Chain)?;
         let audit = Audit::new(asking.question(asking.tip.node), logs)?;
         let mut audits = [audit];
         let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
-        if let Some(error) = fetched.unreachable {
-            return Err(error);
-        }
         let reports = audits.map(Audit::finish).into();
         Ok(Audited { asking, reports, fetched })
     }
@@ -369,7 +370,7 @@ impl Provider {
     /// # Errors
     /// [`FetchError`].
     pub fn ask(&self, query: &LogQuery) -> Result<Asking, FetchError> {
-        Asking::new(self, query, true)
+        Asking::new(self, query, Asks::ChainAndLogs)
     }
 
     /// Fetches the receipts that audits of one chain want, and hands them over: the second part of
@@ -384,7 +385,7 @@ impl Provider {
         chain: &HeaderChain,
     ) -> Result<Fetched, FetchError> {
         let Settings { max_receipts, keep_evidence, .. } = *self.settings();
-        evidence::fetch(self.nodes(), audits, chain, max_receipts, keep_evidence)
+        receipts::fetch(self.nodes(), audits, chain, max_receipts, keep_evidence)
     }
 }
 

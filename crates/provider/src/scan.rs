@@ -4,15 +4,16 @@ use std::ops::RangeInclusive;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderChain};
-use chainsieve::eth::log_query::ResolvedBlocks;
 use chainsieve::eth::scan::Scanner;
 use chainsieve::simd::Backend;
 
-use crate::blocks::Asked;
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
+use crate::node::Node;
 use crate::note::{Note, Stage};
 use crate::provider::Provider;
+use crate::resolve::{Asked, Needed};
+use crate::source;
 use crate::warning::Warning;
 
 /// Headers that are in memory at a time.
@@ -48,24 +49,23 @@ pub struct ScannedPart<'a> {
 impl Scan {
     pub(crate) fn new(
         provider: &Provider,
-        asked: Asked,
+        asked: &Asked,
         anchors: &[B256],
-        end: u64,
+        needed: &Needed,
+        mut warnings: Vec<Warning>,
     ) -> Result<Self, FetchError> {
         let profile = provider.profile()?;
         let range = asked.first..=asked.last;
         let mut candidates = Vec::new();
         let mut anchored_to = None;
         let mut last = None;
-        let mut at_first = None;
-        scan_parts(provider, &asked, end, |part| {
+        scan_parts(provider, asked, needed, &mut warnings, |part| {
             anchored_to = part.chain.anchored_to(anchors).or(anchored_to);
             let mut found = part.candidates.iter().copied().peekable();
             for (index, block) in part.chain.blocks().enumerate() {
                 let is_found = found.next_if_eq(&index).is_some();
                 let proves_absence = profile.at(block.number).bloom.proves_absence();
                 let at = BlockRef { number: block.number, hash: block.hash };
-                at_first.get_or_insert(at.hash);
                 if range.contains(&at.number) && (is_found || !proves_absence) {
                     candidates.push(at);
                 }
@@ -73,50 +73,72 @@ impl Scan {
             }
             true
         })?;
-        if let ResolvedBlocks::AtHash(hash) = asked.blocks
-            && at_first != Some(hash)
-        {
-            return Err(FetchError::UnknownBlock(hash));
-        }
-        let end = last.unwrap_or(BlockRef { number: end, hash: B256::ZERO });
-        Ok(Self { candidates, blocks: range, end, anchored_to, warnings: asked.warnings })
+        let end = last.unwrap_or(BlockRef { number: *needed.blocks.end(), hash: B256::ZERO });
+        Ok(Self { candidates, blocks: range, end, anchored_to, warnings })
     }
 }
 
-/// Scans the headers up to `end` in parts, as long as `take` returns `true`.
+/// Scans the headers that are needed in parts, as long as `take` returns `true`. What one node does
+/// not give is asked of the next: a part must follow on the one before, whoever gives it.
 pub(crate) fn scan_parts(
     provider: &Provider,
     asked: &Asked,
-    end: u64,
+    needed: &Needed,
+    warnings: &mut Vec<Warning>,
     mut take: impl FnMut(ScannedPart<'_>) -> bool,
 ) -> Result<(), FetchError> {
-    // A chain of parts from two nodes may be of two branches.
-    let node = &provider.nodes()[0];
+    let nodes = provider.nodes();
+    // A node that did not give a part is asked no more.
+    let mut at = 0;
     let compiled = asked.query.compile(Backend::best());
     let mut scanner = None;
     let mut before: Option<HeaderChain> = None;
-    let mut start = asked.first;
+    let (mut start, end) = (asked.first, *needed.blocks.end());
     let total = (end - start).saturating_add(1);
     loop {
         let last = start.saturating_add(AT_A_TIME - 1).min(end);
-        let mut fetched = FetchedChain::new(false);
-        fetched.fetch(node, start..=last, false)?;
-        let chain = fetched.chain;
-        if let Some(expected) = before.as_ref().and_then(HeaderChain::parent_hash)
-            && chain.parent_hash() != Some(expected)
-        {
-            return Err(FetchError::Reorganized { node: node.name(), block: start });
-        }
+        let parent = before.as_ref().and_then(HeaderChain::parent_hash);
+        let chain = loop {
+            let error = match part(&nodes[at], start..=last, parent, needed) {
+                Ok(chain) => break chain,
+                Err(FetchError::Stopped) => return Err(FetchError::Stopped),
+                Err(error) if at + 1 == nodes.len() => return Err(error),
+                Err(error) => error,
+            };
+            nodes[at].note(&Note::NoChain(error.to_string()));
+            warnings.push(Warning::NoChain { blocks: start..=last, error });
+            at += 1;
+        };
         // The order of tests comes from the first headers; all parts have the same.
         let by = || Scanner::ordered_by(Backend::best(), &compiled, chain.blooms());
         let found = scanner.get_or_insert_with(by).candidates(chain.blooms());
         let goes_on = take(ScannedPart { chain: &chain, candidates: &found });
         let done = (last - asked.first).saturating_add(1);
-        node.note(&Note::Progress { stage: Stage::Headers, done, total });
+        nodes[at].note(&Note::Progress { stage: Stage::Headers, done, total });
         before = Some(chain.following());
         match last.checked_add(1).filter(|&next| next <= end && goes_on) {
             Some(next) => start = next,
             None => return Ok(()),
         }
     }
+}
+
+/// A node's headers of these blocks, which follow on the block `parent`, or are the first.
+fn part(
+    node: &Node,
+    blocks: RangeInclusive<u64>,
+    parent: Option<B256>,
+    needed: &Needed,
+) -> Result<HeaderChain, FetchError> {
+    let block = *blocks.start();
+    let mut fetched = FetchedChain::new(false);
+    fetched.fetch(node, blocks, false)?;
+    match parent {
+        None => source::begins(needed, &fetched)?,
+        Some(parent) if fetched.chain.parent_hash() != Some(parent) => {
+            return Err(FetchError::Reorganized { node: node.name(), block });
+        }
+        Some(_) => {}
+    }
+    Ok(fetched.chain)
 }

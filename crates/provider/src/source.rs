@@ -1,14 +1,13 @@
 //! The chain that logs are held against, from whichever node has it.
 
-use std::ops::RangeInclusive;
-
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::audit::AuditError;
 
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
-use crate::node::{Node, RpcError};
+use crate::node::Node;
 use crate::note::Note;
+use crate::resolve::Needed;
 use crate::warning::Warning;
 
 /// A chain and the node that gave it.
@@ -19,126 +18,58 @@ pub(crate) struct Source {
     pub(crate) node: usize,
 }
 
-/// Fetches the headers of these blocks: from the first node whose chain holds an anchor, else from
-/// the first that has all of them.
+/// Fetches the headers that are needed: from the node whose chain is authentic up to the highest
+/// block, the first of several. Without anchors that is the first node that has all of them.
 pub(crate) fn fetch(
     nodes: &[Node],
     anchors: &[B256],
-    blocks: &RangeInclusive<u64>,
+    needed: &Needed,
     keep_rlp: bool,
     warnings: &mut Vec<Warning>,
 ) -> Result<Source, FetchError> {
     let mut failed = None;
-    let mut unanchored = None;
+    let mut best: Option<(Option<u64>, Source)> = None;
     for (index, node) in nodes.iter().enumerate() {
         let mut fetched = FetchedChain::new(keep_rlp);
-        match fetched.fetch(node, blocks.clone(), true) {
-            Ok(()) if anchors.is_empty() || fetched.chain.anchored_to(anchors).is_some() => {
-                return Ok(Source { fetched, node: index });
-            }
+        let came = fetched.fetch(node, needed.blocks.clone(), true);
+        match came.and_then(|()| begins(needed, &fetched)) {
             Ok(()) => {
-                if nodes.len() > 1 {
+                let anchored_to = fetched.chain.anchored_to(anchors);
+                let source = Source { fetched, node: index };
+                if anchors.is_empty() || anchored_to >= Some(needed.anchored_to) {
+                    return Ok(source);
+                }
+                if anchored_to.is_none() && nodes.len() > 1 {
                     warnings.push(Warning::WithoutAnchor { node: node.name() });
                 }
-                unanchored = unanchored.or(Some(Source { fetched, node: index }));
+                if best.as_ref().is_none_or(|(most, _)| anchored_to > *most) {
+                    best = Some((anchored_to, source));
+                }
             }
             Err(FetchError::Stopped) => return Err(FetchError::Stopped),
             Err(error) => {
                 if index + 1 < nodes.len() {
                     node.note(&Note::NoChain(error.to_string()));
-                    warnings
-                        .push(Warning::NoChain { blocks: blocks.clone(), error: error.clone() });
+                    let (blocks, error) = (needed.blocks.clone(), error.clone());
+                    warnings.push(Warning::NoChain { blocks, error });
                 }
-                failed = Some(error);
+                // That one chain lacks the block says less than that another did not come.
+                if failed.is_none() || !matches!(error, FetchError::Audit(_)) {
+                    failed = Some(error);
+                }
             }
         }
     }
-    unanchored.ok_or_else(|| failed.expect("a provider has at least one node"))
+    let best = best.map(|(_, source)| source);
+    best.ok_or_else(|| failed.expect("a provider has at least one node"))
 }
 
-/// What a node has at the height of another one's block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Beside {
-    /// The same block.
-    Same,
-    /// Another block.
-    Another(B256),
-    /// No block, or it does not say which.
-    Nothing,
-}
-
-/// The block that everything hangs on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tip {
-    /// The highest anchor on the chain, or else its last block.
-    pub block: BlockRef,
-    /// The caller named no anchor: that the block is on the chain is the node's own word.
-    pub is_own: bool,
-    /// The caller's anchors are not on the chain.
-    pub is_missing: bool,
-    /// The node whose chain it is, by its index.
-    pub node: usize,
-    /// Every other node's block at that height, by the node's index.
-    pub others: Vec<(usize, Beside)>,
-}
-
-impl Tip {
-    pub(crate) fn new(
-        anchors: &[B256],
-        source: &Source,
-        nodes: &[Node],
-        end: u64,
-    ) -> Result<Self, FetchError> {
-        let chain = &source.fetched.chain;
-        let anchored = chain.anchored_to(anchors);
-        let number = anchored.unwrap_or(end);
-        let hash = match chain.block(number) {
-            Some(block) => block.hash,
-            None => return Err(missing(nodes, source.node, number)),
-        };
-        let block = BlockRef { number, hash };
-        let is_own = anchors.is_empty();
-        let is_missing = !is_own && anchored.is_none();
-        let others = beside(nodes, source.node, block)?;
-        Ok(Self { block, is_own, is_missing, node: source.node, others })
+/// Checks that a chain begins with the block that is asked about, where that is known by its hash.
+/// A node may have it by its hash, and another block in its place on its chain.
+pub(crate) fn begins(needed: &Needed, fetched: &FetchedChain) -> Result<(), FetchError> {
+    let first = fetched.chain.block(*needed.blocks.start()).map(|block| block.hash);
+    match needed.begins_with {
+        Some(hash) if first != Some(hash) => Err(AuditError::NotOnChain { hash }.into()),
+        _ => Ok(()),
     }
-
-    /// Whether a node's answer can be held against it: one node's word is nothing against another
-    /// that does not say the same.
-    pub fn binds(&self, node: usize) -> bool {
-        let differs = |(index, beside): &(usize, Beside)| *index == node && *beside != Beside::Same;
-        !self.is_own || !self.others.iter().any(differs)
-    }
-
-    /// Whether all other nodes have the same block.
-    pub fn is_agreed(&self) -> bool {
-        self.others.iter().all(|(_, beside)| *beside == Beside::Same)
-    }
-}
-
-fn missing(nodes: &[Node], node: usize, number: u64) -> FetchError {
-    let name = nodes.get(node).map_or_else(String::new, Node::name);
-    let error = RpcError::NotFound { what: format!("block {number}") };
-    FetchError::rpc(name, "headers", error)
-}
-
-/// What each other node has in place of this block.
-fn beside(
-    nodes: &[Node],
-    source: usize,
-    block: BlockRef,
-) -> Result<Vec<(usize, Beside)>, FetchError> {
-    let others = nodes.iter().enumerate().filter(|(index, _)| *index != source);
-    let asked = others.map(|(index, node)| {
-        let beside = match node.header(block.number) {
-            Ok(Some(header)) if header.hash() == block.hash => Beside::Same,
-            Ok(Some(header)) => Beside::Another(header.hash()),
-            Err(RpcError::Stopped) => return Err(FetchError::Stopped),
-            Ok(None) | Err(_) => Beside::Nothing,
-        };
-        Ok((index, beside))
-    });
-    asked.collect()
 }

@@ -22,6 +22,18 @@ pub enum Warning {
         /// The finalised block.
         finalized: u64,
     },
+    /// A node is more than 16 blocks behind the highest block that a node names for a tag: it lags,
+    /// or the other one claims too much. The lowest block counts.
+    Lags {
+        /// Scheme, host and port of the node.
+        node: String,
+        /// The tag.
+        tag: BlockTag,
+        /// The block that the node names.
+        block: u64,
+        /// The highest block that a node names.
+        highest: u64,
+    },
     /// No node has the block of an anchor.
     UnknownAnchor(B256),
     /// A node's chain does not hold an anchor.
@@ -62,6 +74,12 @@ impl fmt::Display for Warning {
             Self::EndsAtFinalized { tag, last, finalized } => write!(
                 f,
                 "the range ends at block {finalized}, the finalised one; {} is block {last}",
+                tag.name().unwrap_or("latest")
+            ),
+            Self::Lags { node, tag, block, highest } => write!(
+                f,
+                "the {} block is block {block} at {node}, and block {highest} at another node: the \
+                 lowest counts",
                 tag.name().unwrap_or("latest")
             ),
             Self::UnknownAnchor(hash) => write!(f, "no provider has the block of anchor {hash}"),

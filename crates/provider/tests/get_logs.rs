@@ -7,6 +7,7 @@
 mod chains;
 #[path = "../../../tests/support/corpus_index.rs"]
 mod corpus_index;
+#[expect(dead_code, reason = "shared, and not all of it is used here")]
 #[path = "support/json_rpc.rs"]
 mod json_rpc;
 #[expect(dead_code, reason = "shared, and not all of it is used here")]

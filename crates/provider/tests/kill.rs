@@ -6,6 +6,7 @@
 #[path = "kill/follower.rs"]
 mod follower;
 #[path = "support/json_rpc.rs"]
+#[expect(dead_code, reason = "shared, and not all of it is used here")]
 mod json_rpc;
 #[path = "kill/law.rs"]
 mod law;
@@ -19,6 +20,8 @@ mod rng;
 #[path = "../../../tests/log_follower/world.rs"]
 #[expect(dead_code, reason = "shared, and not all of it is used here")]
 mod world;
+#[path = "support/world_rpc.rs"]
+mod world_rpc;
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -122,7 +122,7 @@ pub(crate) fn builder(args: &RpcArgs, endpoints: Vec<Endpoint>, stop: Stop) -> (
         .batch(args.batch)
         .parallel(args.parallel)
         .stop(stop)
-        .log(move |endpoint, note| notes.note(endpoint, note));
+        .on_note(move |endpoint, note| notes.note(endpoint, note));
     if let Some(blocks) = args.rpc_log_range {
         builder = builder.log_range(blocks);
     }

@@ -69,13 +69,13 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
         }
         printed.is_ok() && !lines.is_closed()
     });
-    let asked = asked.map_err(in_words_of_the_command)?;
+    let (asked, warnings) = asked.map_err(in_words_of_the_command)?;
     printed?;
     let compiled = asked.query.compile(Backend::best());
     let mut scan = found.unwrap_or_else(|| Scan::new(args, asked.query));
     scan.provider = provider.nodes().first().map(|node| node.endpoint().to_string());
     let open_end = args.query.query.is_none() && args.query.to.is_none();
-    let warnings = asked.warnings.iter();
+    let warnings = warnings.iter();
     let warnings =
         warnings.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));
     scan.noted = warnings.map(words_of).collect();

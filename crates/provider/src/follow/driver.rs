@@ -209,7 +209,8 @@ impl Driver {
             Question::ReceiptsEachWay(at) => {
                 let mut actions = Vec::new();
                 // Another node may have them right.
-                for node in self.provider.nodes().to_vec() {
+                for (index, node) in self.provider.nodes().to_vec().into_iter().enumerate() {
+                    self.asked = index;
                     node.receipts_by_each_method(*at, |method, receipts| {
                         let receipts = receipts.as_ref().map(Option::as_ref).map_err(failure);
                         actions.extend(self.answer(id, Ok(Answer::ReceiptsBy(method, receipts))));

@@ -103,7 +103,6 @@ pub trait CandidateIndex: Send {
 #[must_use]
 pub struct FollowBuilder {
     provider: Provider,
-    query: LogQuery,
     cursor: Option<Cursor>,
     file: Option<PathBuf>,
     index: Option<Box<dyn CandidateIndex>>,
@@ -114,7 +113,7 @@ impl fmt::Debug for FollowBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FollowBuilder")
             .field("provider", &self.provider)
-            .field("query", &self.query)
+            .field("query", &self.adjust.query)
             .field("file", &self.file)
             .finish_non_exhaustive()
     }
@@ -143,23 +142,16 @@ impl Provider {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn follow(&self, query: &LogQuery) -> FollowBuilder {
-        let profile = self.settings().profile.clone();
-        let profile = profile.unwrap_or_else(|| crate::provider::unknown_chain(0));
-        FollowBuilder {
-            provider: self.clone(),
-            query: query.clone(),
-            cursor: None,
-            file: None,
-            index: None,
-            adjust: Config::new(0, profile, LogQuery::new()),
-        }
+        // Which chain it is, is asked at the start.
+        let adjust = Config::new(0, crate::provider::unknown_chain(0), query.clone());
+        FollowBuilder { provider: self.clone(), cursor: None, file: None, index: None, adjust }
     }
 }
 
 impl FollowBuilder {
     /// Begins at this block, whatever the query says.
     pub fn from(mut self, block: impl Into<BlockTag>) -> Self {
-        self.query = self.query.from_block(block);
+        self.adjust.query = self.adjust.query.from_block(block);
         self
     }
 
@@ -170,7 +162,8 @@ impl FollowBuilder {
         self
     }
 
-    /// Goes on where this cursor was taken.
+    /// Goes on where this cursor was taken. An existing [`cursor_file`](Self::cursor_file) goes
+    /// before it.
     pub fn cursor(mut self, cursor: Cursor) -> Self {
         self.cursor = Some(cursor);
         self
@@ -220,8 +213,8 @@ impl FollowBuilder {
         self
     }
 
-    /// Answers in a row that are wrong, not merely missing, before the follower gives up; 10 unless
-    /// this is called.
+    /// The number of wrong or missing answers in a row after which the follower gives up; 10 unless
+    /// this is called. Failed connections count only with [`once`](Self::once).
     pub fn tries(mut self, tries: u32) -> Self {
         self.adjust.tries = tries;
         self
@@ -229,10 +222,12 @@ impl FollowBuilder {
 
     /// Starts the follower. The nodes are asked for the chain's id, unless that is known.
     ///
+    /// The [anchor](crate::Anchor) is asked once, here. Later blocks are the nodes' word.
+    ///
     /// # Errors
     /// [`FollowError`]. Nothing runs then.
     pub fn start(self) -> Result<Following, FollowError> {
-        let Self { query, cursor, file, mut index, adjust, .. } = self;
+        let Self { cursor, file, mut index, adjust, .. } = self;
         let stop = self.provider.stop().child();
         let provider = self.provider.with_stop(stop.clone());
         let file = file.as_deref().map(CursorFile::open).transpose()?;
@@ -247,7 +242,6 @@ impl FollowBuilder {
         let config = Config {
             chain_id: provider.chain_id()?,
             profile: provider.profile()?,
-            query,
             semantics: provider.settings().semantics,
             anchors: provider.anchors()?,
             index: indexed,

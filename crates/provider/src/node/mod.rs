@@ -32,7 +32,7 @@ pub use error::RpcError;
 use transport::Transport;
 
 /// Gets notes. The endpoint is that of the node that a note is about.
-pub type Log = Arc<dyn Fn(&Endpoint, &Note) + Send + Sync>;
+pub type NoteSink = Arc<dyn Fn(&Endpoint, &Note) + Send + Sync>;
 
 /// How nodes are asked.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ pub struct Options {
     /// Ends requests and waits.
     pub stop: Stop,
     /// Gets notes; nobody does by default. Called on the threads that ask.
-    pub log: Option<Log>,
+    pub on_note: Option<NoteSink>,
 }
 
 impl Default for Options {
@@ -66,7 +66,7 @@ impl Default for Options {
             log_range: None,
             budget: None,
             stop: Stop::new(),
-            log: None,
+            on_note: None,
         }
     }
 }
@@ -86,8 +86,8 @@ impl fmt::Debug for Options {
 
 impl Options {
     pub(crate) fn note(&self, endpoint: &Endpoint, note: &Note) {
-        if let Some(log) = &self.log {
-            log(endpoint, note);
+        if let Some(sink) = &self.on_note {
+            sink(endpoint, note);
         }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use alloy_consensus::Header;
-use alloy_rlp::Decodable as _;
-use chainsieve::alloy_primitives::{B256, hex};
-use serde_json::{Value, json};
+use chainsieve::alloy_primitives::B256;
+use serde_json::Value;
 
 use super::json_rpc;
 use super::rng::Rng;
 use super::world::{World, WorldBlock};
+use super::world_rpc;
 
 /// No reorganisation goes further back from the highest head that there ever was.
 const DEEPEST: usize = 9;
@@ -90,18 +89,7 @@ impl Chain {
 
     fn result(&mut self, method: &str, params: &Value) -> Option<Value> {
         self.requests += 1;
-        let of_block =
-            |part: fn(&WorldBlock) -> Value| self.at(&params[0]).map_or(Value::Null, part);
-        Some(match method {
-            "eth_chainId" => json!("0x539"),
-            "debug_getRawHeader" => of_block(|it| json!(hex::encode_prefixed(it.header.rlp()))),
-            "eth_getBlockByNumber" | "eth_getBlockByHash" => of_block(block_json),
-            "debug_getRawReceipts" => of_block(|block| {
-                let encodings = block.receipts.encodings().expect("with a status each");
-                encodings.into_iter().map(|bytes| json!(bytes)).collect()
-            }),
-            _ => return None,
-        })
+        world_rpc::result(method, params, |tag| self.at(tag))
     }
 
     fn at(&self, tag: &Value) -> Option<&WorldBlock> {
@@ -116,14 +104,6 @@ impl Chain {
             number => self.world.at(u64::from_str_radix(number.strip_prefix("0x")?, 16).ok()?),
         }
     }
-}
-
-fn block_json(block: &WorldBlock) -> Value {
-    let header = Header::decode(&mut block.header.rlp()).expect("a header");
-    let mut json = serde_json::to_value(&header).expect("JSON");
-    json["hash"] = json!(block.at.hash);
-    json["transactions"] = json!(vec![B256::ZERO; block.receipts.len()]);
-    json
 }
 
 /// The node.

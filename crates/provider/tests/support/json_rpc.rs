@@ -6,29 +6,43 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+/// What a node sends for a call.
+pub(crate) enum Sent {
+    Result(Value),
+    /// Its own error.
+    Error(i64, &'static str),
+    /// Nothing but a status of HTTP, for the whole request.
+    Status(u16),
+}
+
+/// The error for a method that the node does not have.
+const NO_METHOD: Sent = Sent::Error(-32601, "the method does not exist/is not available");
+
 /// Answers calls on a free port of this machine. `result` gets a method and its parameters, and
 /// returns `None` for a method that the node does not have. The threads end with the process.
 pub(crate) fn serve(
     result: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static,
 ) -> SocketAddr {
+    serve_any(move |method, params| result(method, params).map_or(NO_METHOD, Sent::Result))
+}
+
+/// The same with errors.
+pub(crate) fn serve_any(sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
-    let result = Arc::new(result);
+    let sent = Arc::new(sent);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let result = Arc::clone(&result);
+            let sent = Arc::clone(&sent);
             // A client that goes away is no error of the node.
-            std::thread::spawn(move || drop(answer(stream, &*result)));
+            std::thread::spawn(move || drop(answer(stream, &*sent)));
         }
     });
     address
 }
 
 /// Answers requests until the connection closes.
-fn answer(
-    stream: TcpStream,
-    result: &impl Fn(&str, &Value) -> Option<Value>,
-) -> std::io::Result<()> {
+fn answer(stream: TcpStream, sent: &impl Fn(&str, &Value) -> Sent) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
@@ -51,20 +65,28 @@ fn answer(
         reader.read_exact(&mut body)?;
         let request: Value = serde_json::from_slice(&body).expect("JSON");
         let reply = match &request {
-            Value::Array(calls) => calls.iter().map(|call| reply(call, result)).collect(),
-            call => reply(call, result),
+            Value::Array(calls) => calls.iter().map(|call| reply(call, sent)).collect(),
+            call => reply(call, sent),
         };
-        let reply = reply.to_string();
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length";
-        write!(writer, "{head}: {}\r\n\r\n{reply}", reply.len())?;
+        let (status, body) = match reply {
+            Ok(reply) => (200, reply.to_string()),
+            Err(status) => (status, String::new()),
+        };
+        let head = format!("HTTP/1.1 {status} x\r\nContent-Type: application/json");
+        write!(writer, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
     }
 }
 
-fn reply(call: &Value, result: &impl Fn(&str, &Value) -> Option<Value>) -> Value {
+/// The reply to a call, or the status in place of all replies.
+fn reply(call: &Value, sent: &impl Fn(&str, &Value) -> Sent) -> Result<Value, u16> {
     let method = call["method"].as_str().expect("a method");
-    if let Some(result) = result(method, &call["params"]) {
-        return json!({ "jsonrpc": "2.0", "id": call["id"], "result": result });
+    let id = &call["id"];
+    match sent(method, &call["params"]) {
+        Sent::Result(result) => Ok(json!({ "jsonrpc": "2.0", "id": id, "result": result })),
+        Sent::Error(code, message) => {
+            let error = json!({ "code": code, "message": message });
+            Ok(json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+        }
+        Sent::Status(status) => Err(status),
     }
-    let message = format!("the method {method} does not exist/is not available");
-    json!({ "jsonrpc": "2.0", "id": call["id"], "error": { "code": -32601, "message": message } })
 }

@@ -14,7 +14,7 @@ use super::{issue, write_wanted};
 use crate::args::eth::AuditArgs;
 use crate::eth::rpc::{builder, in_words_of_the_command, words_of};
 use crate::eth::{profile, query};
-use crate::output::{Exit, Page, Report, grouped};
+use crate::output::{Exit, Page, Report, count, grouped};
 use crate::stop::Stop;
 
 const LETTERS: [&str; 2] = ["A", "B"];
@@ -63,16 +63,22 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
         own_warnings.push(warnings);
     }
     let fetched = provider.fetch_receipts(&mut audits, chain).map_err(in_words_of_the_command)?;
-    if let Some(error) = fetched.unreachable {
-        return Err(in_words_of_the_command(error));
-    }
     kept.extend(fetched.kept);
     warnings.extend(fetched.warnings.iter().map(words_of));
     let missing: Vec<_> = audits.first().into_iter().flat_map(Audit::open).collect();
+    let reports: Vec<AuditReport> = audits.into_iter().map(Audit::finish).collect();
+    if let Some(error) = fetched.unreachable {
+        let error = in_words_of_the_command(error);
+        // What is proven is said, however silent the provider is about the rest.
+        if !reports.iter().any(is_of_use) {
+            return Err(error);
+        }
+        let blocks = count(missing.len(), "block");
+        warnings.push(format!("{error}: receipts of {blocks} are missing"));
+    }
     if let Some(path) = &args.wanted {
         write_wanted(path, &missing)?;
     }
-    let reports: Vec<AuditReport> = audits.into_iter().map(Audit::finish).collect();
     let certified = certified(&reports);
     let hosts: Vec<String> =
         provider.nodes().iter().map(|node| node.endpoint().to_string()).collect();
@@ -113,6 +119,11 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
         compared,
     };
     Ok(outcome.report(shown))
+}
+
+/// Whether a report proves anything by receipts, or that the answer is wrong.
+fn is_of_use(report: &AuditReport) -> bool {
+    report.status() == Status::Wrong || report.counts.checked_by_receipts > 0
 }
 
 /// What limits the worth of the chain, and of the answers with it.

@@ -325,6 +325,37 @@ fn a_provider_that_does_not_answer_is_given_up() {
     assert_eq!(busy.posts().len(), 4);
 }
 
+/// A provider that is silent about some receipts does not hide with that what the others prove.
+#[test]
+fn what_is_proven_is_said_though_some_receipts_do_not_come() {
+    let chain = Chain::real_and(0);
+    let silent = |omits: usize| {
+        let chain = Chain::real_and(0);
+        audit_of(move |post| {
+            let call = &post.body;
+            let of_block =
+                call["method"] == "eth_getBlockReceipts" && of_second(&call["params"][0]);
+            if of_block || call.to_string().contains("eth_getTransactionReceipt") {
+                return Some(Sent::Status(503, "", String::new()));
+            }
+            let answer = |method: &str, params: &Value| match method {
+                "eth_getLogs" => Ok(json!(answer()[omits..])),
+                _ => chain.answer(method, params),
+            };
+            Some(Sent::Json(replies(call, answer)))
+        })
+    };
+    for (omits, status, code) in [(1, "wrong", WRONG), (0, "undecided", UNDECIDED)] {
+        let json = audit(&[&silent(omits)], &["--anchor", &chain.last().hash], code);
+        assert_eq!(json["status"], status);
+        let undecided = json!([{ "number": 17_686_112, "why": "receipts_not_supplied" }]);
+        assert_eq!(json["undecided"], undecided);
+        let warnings = json["warnings"].to_string();
+        assert!(warnings.contains("HTTP status 503"), "{warnings}");
+        assert!(warnings.contains("receipts of 1 block are missing"), "{warnings}");
+    }
+}
+
 /// A program that listens where a proxy would, and notes how each connection begins.
 fn proxy() -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -1,6 +1,6 @@
 //! Receipts for the blocks that filters can't rule out, from whichever node has authentic ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Action, Audit, Event, Undecidable, Verdict};
@@ -30,9 +30,11 @@ pub struct Fetched {
     pub warnings: Vec<Warning>,
     /// How many blocks' receipts came from each node.
     pub from: Vec<u64>,
-    /// A node could not be reached, and some receipts are missing.
+    /// Why a node could not be reached, if some receipts are missing: the first time of it.
     pub unreachable: Option<FetchError>,
     is_kept: bool,
+    /// The nodes that answered and were not given up, by their index.
+    answering: BTreeSet<usize>,
     /// Blocks of which a node gave receipts without the state roots that they are hashed with before
     /// Byzantium: another node may have them.
     without_roots: BTreeMap<u64, B256>,
@@ -72,9 +74,7 @@ pub(crate) fn fetch(
         }
         ask(audits, node, &blocks, &mut fetched)?;
     }
-    if fetched.unreachable.is_none() {
-        ask_again(audits, nodes, &mut fetched);
-    }
+    ask_again(audits, nodes, &mut fetched)?;
     if wanted(audits).is_empty() {
         fetched.unreachable = None;
     }
@@ -85,27 +85,48 @@ pub(crate) fn fetch(
 }
 
 /// Asks once more for what no node gave, by each method that a node serves: a node may have a fault
-/// in one of them.
-fn ask_again(audits: &mut [Audit<'_>], nodes: &[Node], fetched: &mut Fetched) {
+/// in one of them. Nodes that did not answer are not asked again.
+fn ask_again(
+    audits: &mut [Audit<'_>],
+    nodes: &[Node],
+    fetched: &mut Fetched,
+) -> Result<(), FetchError> {
     let mut blocks = wanted(audits);
     blocks.extend(&fetched.without_roots);
     for block in refs(blocks).into_iter().take(MAX_AGAIN) {
         for (index, node) in nodes.iter().enumerate() {
-            let mut settled = false;
+            if !fetched.answering.contains(&index) {
+                continue;
+            }
+            let (mut settled, mut silence) = (false, None);
             node.receipts_by_each_method(block, |method, receipts| {
                 let from = From { index, node, method: Some(method) };
                 match receipts {
                     Ok(None) | Err(RpcError::MethodMissing { .. }) => {}
                     Ok(receipts) => settled = fetched.offer(audits, &from, block, receipts),
-                    Err(error) => fetched.warn(&from, block, error.to_string()),
+                    Err(error) => {
+                        fetched.warn(&from, block, error.to_string());
+                        if error == RpcError::Stopped || error.origin().is_transient() {
+                            silence = Some(error);
+                        }
+                    }
                 }
-                settled
+                settled || silence == Some(RpcError::Stopped)
             });
+            if silence == Some(RpcError::Stopped) {
+                return Err(FetchError::Stopped);
+            }
             if settled {
                 break;
             }
+            // Another method may still have answered, but each further block would take as long.
+            if let Some(error) = silence {
+                fetched.answering.remove(&index);
+                fetched.not_reached(node, block, error);
+            }
         }
     }
+    Ok(())
 }
 
 /// Tells what it will take, and refuses what is too much.
@@ -155,6 +176,7 @@ fn ask(
         let error = match receipts {
             Ok(receipts) => {
                 failures = 0;
+                fetched.answering.insert(index);
                 fetched.offer(audits, &from, block, receipts);
                 return Ok(());
             }
@@ -164,10 +186,15 @@ fn ask(
         fetched.warn(&from, block, error.to_string());
         if error.origin().is_transient() {
             failures += 1;
-            let what = format!("receipts of block {}", block.number);
-            fetched.unreachable = Some(FetchError::rpc(node.name(), what, error));
+            fetched.not_reached(node, block, error);
+        } else {
+            fetched.answering.insert(index);
         }
-        if failures >= FAILURES { Err(None) } else { Ok(()) }
+        if failures >= FAILURES {
+            fetched.answering.remove(&index);
+            return Err(None);
+        }
+        Ok(())
     });
     match asked {
         Err(Some(error)) => Err(error),
@@ -218,6 +245,12 @@ impl Fetched {
             }
         }
         settled
+    }
+
+    /// Notes why receipts are missing: the first reason is kept.
+    fn not_reached(&mut self, node: &Node, block: BlockRef, error: RpcError) {
+        let what = format!("receipts of block {}", block.number);
+        self.unreachable.get_or_insert_with(|| FetchError::rpc(node.name(), what, error));
     }
 
     /// Notes a warning, unless there are many already.

@@ -1,0 +1,98 @@
+//! A node of a chain that does not change, which answers as a test wants.
+
+use chainsieve::alloy_primitives::{B256, hex};
+use serde_json::{Value, json};
+
+use super::json_rpc::{self, Sent};
+use super::world::{ASKED, World, WorldBlock};
+use super::world_rpc;
+
+/// A node's chain, from block 0 on.
+#[derive(Clone)]
+pub(super) struct Chain {
+    pub(super) blocks: Vec<WorldBlock>,
+    /// Blocks of other branches, which the node gives by their hash.
+    pub(super) others: Vec<WorldBlock>,
+}
+
+impl Chain {
+    pub(super) fn of(world: &World) -> Self {
+        let blocks = world.canonical.iter().map(|hash| world.blocks[hash].clone());
+        Self { blocks: blocks.collect(), others: Vec::new() }
+    }
+
+    /// The same chain, as a node has it that lags.
+    pub(super) fn up_to(&self, last: usize) -> Self {
+        Self { blocks: self.blocks[..=last].to_vec(), others: Vec::new() }
+    }
+
+    pub(super) fn hash(&self, number: u64) -> B256 {
+        self.blocks[usize::try_from(number).expect("few")].at.hash
+    }
+
+    fn at(&self, tag: &Value) -> Option<&WorldBlock> {
+        match tag.as_str()? {
+            "latest" | "finalized" => self.blocks.last(),
+            hash if hash.len() == 66 => {
+                let hash: B256 = hash.parse().ok()?;
+                self.blocks.iter().chain(&self.others).find(|block| block.at.hash == hash)
+            }
+            number => self.blocks.get(usize::from_str_radix(number.strip_prefix("0x")?, 16).ok()?),
+        }
+    }
+
+    /// The logs that are asked about in the blocks of a filter.
+    pub(super) fn logs(&self, filter: &Value) -> Vec<Value> {
+        let number = |tag: &Value| self.at(tag).map_or(u64::MAX, |block| block.at.number);
+        let range = if filter["blockHash"].is_null() {
+            number(&filter["fromBlock"])..=number(&filter["toBlock"])
+        } else {
+            let number = number(&filter["blockHash"]);
+            number..=number
+        };
+        let blocks = self.blocks.iter().filter(|block| range.contains(&block.at.number));
+        let logs = blocks.flat_map(|block| {
+            block.asked.iter().map(|(index, data)| {
+                json!({
+                    "address": ASKED,
+                    "topics": [],
+                    "data": hex::encode_prefixed(data),
+                    "blockNumber": format!("{:#x}", block.at.number),
+                    "blockHash": block.at.hash,
+                    "transactionHash": B256::ZERO,
+                    // Blocks here have one transaction.
+                    "transactionIndex": "0x0",
+                    "logIndex": format!("{index:#x}"),
+                    "removed": false,
+                })
+            })
+        });
+        logs.collect()
+    }
+
+    fn answer(&self, method: &str, params: &Value) -> Sent {
+        if method == "eth_getLogs" {
+            return Sent::Result(self.logs(&params[0]).into());
+        }
+        match world_rpc::result(method, params, |tag| self.at(tag)) {
+            Some(result) => Sent::Result(result),
+            None => Sent::Error(-32601, "the method does not exist/is not available"),
+        }
+    }
+}
+
+/// Starts a node that has this chain; `lie` goes before the truth. Returns its URL.
+pub(super) fn serve(
+    chain: &Chain,
+    lie: impl Fn(&Chain, &str, &Value) -> Option<Sent> + Send + Sync + 'static,
+) -> String {
+    let chain = chain.clone();
+    let address = json_rpc::serve_any(move |method, params| {
+        lie(&chain, method, params).unwrap_or_else(|| chain.answer(method, params))
+    });
+    format!("http://{address}")
+}
+
+pub(super) fn honest(chain: &Chain) -> String {
+    serve(chain, |_, _, _| None)
+}
