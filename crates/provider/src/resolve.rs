@@ -38,9 +38,9 @@ pub(crate) enum Asks {
     ChainAndLogs,
 }
 
-/// Blocks that a node may be behind the highest before a warning says so: some three minutes of
-/// Ethereum's mainnet. Nodes that merely hear of blocks late are a few behind.
-const MAX_LAG: u64 = 16;
+/// Blocks that a node may be behind the highest before a warning says so. Nodes hear of blocks a
+/// little late, and finality moves by 32 blocks.
+const MAX_LAG: u64 = 64;
 
 /// What the nodes have for a tag: one of them at least.
 struct Named<'a> {

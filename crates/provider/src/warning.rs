@@ -22,7 +22,7 @@ pub enum Warning {
         /// The finalised block.
         finalized: u64,
     },
-    /// A node is more than 16 blocks behind the highest block that a node names for a tag: it lags,
+    /// A node is more than 64 blocks behind the highest block that a node names for a tag: it lags,
     /// or the other one claims too much. The lowest block counts.
     Lags {
         /// Scheme, host and port of the node.

@@ -115,23 +115,23 @@ fn a_node_that_does_not_know_the_finalized_block_leaves_it_open() {
 
 #[test]
 fn a_node_that_lags_shortens_the_range_and_is_named() {
-    let chain = Chain::of(&world(40));
+    let chain = Chain::of(&world(100));
     let (ahead, behind, near) =
-        (honest(&chain), honest(&chain.up_to(20)), honest(&chain.up_to(24)));
+        (honest(&chain), honest(&chain.up_to(20)), honest(&chain.up_to(36)));
     for urls in [[&*ahead, &*behind], [&*behind, &*ahead]] {
         let provider = build(&urls);
         let proven = provider.logs(&query()).expect("proven");
         assert_eq!((proven.blocks, numbers(&proven.logs)), (0..=20, every_fourth(20)));
         let lags =
-            Warning::Lags { node: behind.clone(), tag: BlockTag::Latest, block: 20, highest: 40 };
+            Warning::Lags { node: behind.clone(), tag: BlockTag::Latest, block: 20, highest: 100 };
         assert!(proven.warnings.contains(&lags), "{:?}", proven.warnings);
         let audited = provider.audit(&query()).expect("audited");
         assert!(audited.asking.warnings.contains(&lags), "{:?}", audited.asking.warnings);
         assert!(audited.reports.iter().all(|report| report.status() == Status::Complete));
     }
-    // Sixteen blocks are few.
+    // Sixty-four blocks are few.
     let proven = build(&[&ahead, &near]).logs(&query()).expect("proven");
-    assert_eq!(proven.blocks, 0..=24);
+    assert_eq!(proven.blocks, 0..=36);
     assert_eq!(proven.warnings, []);
 }
 
