@@ -66,7 +66,7 @@ fn read_headers(bytes: &[u8], format: FileFormat) {
                 assert_eq!(batch.headers().count(), batch.len());
                 batches.extend_from_slice(batch.rlp());
             }
-            // What a batch is linked or read to finds the rest.
+            // A batch checks less: linking or reading its headers finds the rest.
             Ok(None) => {
                 let whole = whole.concat();
                 assert!(batches.starts_with(&whole));

@@ -91,7 +91,8 @@ impl World {
             block_bloom = [0; bloom::BYTES];
         }
         let receipts = BlockReceipts::from_encodings(&encodings).expect("well-formed");
-        let root = match receipts.verify_after_byzantium(B256::ZERO, (&block_bloom).into()) {
+        let receipts = receipts.after_byzantium();
+        let root = match receipts.verify(B256::ZERO, (&block_bloom).into()) {
             Err(VerifyError::RootMismatch { computed, .. }) => computed,
             other => panic!("no root: {other:?}"),
         };

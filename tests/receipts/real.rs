@@ -257,7 +257,7 @@ mod of_alloy {
         let verify = |receipts: &[TransactionReceipt]| {
             let receipts = BlockReceipts::try_from(receipts).expect("receipts");
             let bloom = (&block.header.logs_bloom).into();
-            receipts.verify_after_byzantium(block.header.receipts_root, bloom).map(drop)
+            receipts.after_byzantium().verify(block.header.receipts_root, bloom).map(drop)
         };
         assert_eq!(verify(&real), Ok(()));
         let at = real

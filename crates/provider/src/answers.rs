@@ -6,19 +6,18 @@ use chainsieve::eth::log_query::ResolvedBlocks;
 
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
+use crate::held::{self, Held};
 use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
 use crate::resolve::Asked;
 
-/// Logs that are held in memory: a gigabyte or two.
-const MAX_LOGS: usize = 4_000_000;
 /// How often a branch may be left while it is asked about.
 const TRIES: u32 = 4;
 
 /// Why logs did not come.
 enum Failed {
     Rpc(RpcError),
-    TooMany,
+    TooMuch(FetchError),
 }
 
 impl From<RpcError> for Failed {
@@ -27,12 +26,23 @@ impl From<RpcError> for Failed {
     }
 }
 
-impl Failed {
-    fn of(self, node: &Node, what: impl Into<String>) -> FetchError {
-        match self {
-            Self::Rpc(error) => FetchError::rpc(node.name(), what, error),
-            Self::TooMany => FetchError::TooManyLogs { node: node.name(), limit: MAX_LOGS },
-        }
+/// The logs of a node, as far as they came.
+#[derive(Default)]
+struct Logs {
+    logs: Vec<LocatedLog>,
+    held: Held,
+}
+
+impl Logs {
+    fn append(&mut self, node: &Node, mut found: Vec<LocatedLog>) -> Result<(), FetchError> {
+        let bytes = held::bytes_of(found.iter().map(|log| &log.log));
+        self.logs.append(&mut found);
+        self.held.add(node, "logs", bytes)
+    }
+
+    fn truncate(&mut self, count: usize) {
+        let removed = self.logs.drain(count..);
+        self.held.sub(held::bytes_of(removed.as_slice().iter().map(|log| &log.log)));
     }
 }
 
@@ -56,20 +66,22 @@ pub(crate) fn fetch(
     }
     let settled = asked.finalized.map(|block| block.number.min(asked.last));
     let settled = settled.filter(|&number| number >= asked.first);
-    let mut logs = Vec::new();
+    let mut logs = Logs::default();
     let total = (asked.last - asked.first).saturating_add(1);
     if let Some(settled) = settled {
-        let windows = node.logs(&asked.query, asked.first..=settled, |window, mut found| {
-            logs.append(&mut found);
+        let windows = node.logs(&asked.query, asked.first..=settled, |window, found| {
             let done = (window.end() - asked.first).saturating_add(1);
             node.note(&Note::Progress { stage: Stage::Logs, done, total });
-            check_count(&logs)
+            logs.append(node, found).map_err(Failed::TooMuch)
         });
-        windows.map_err(|failed| failed.of(node, GET_LOGS))?;
+        windows.map_err(|failed| match failed {
+            Failed::Rpc(error) => FetchError::rpc(node.name(), GET_LOGS, error),
+            Failed::TooMuch(error) => error,
+        })?;
     }
     let from = settled.map_or(Some(asked.first), |settled| settled.checked_add(1));
-    let Some(from) = from.filter(|from| *from <= asked.last) else { return Ok(logs) };
-    let before = logs.len();
+    let Some(from) = from.filter(|from| *from <= asked.last) else { return Ok(logs.logs) };
+    let before = logs.logs.len();
     for tries in 1.. {
         logs.truncate(before);
         let Some((block, error)) = by_hash(node, asked, fetched, from, may_hold, &mut logs)? else {
@@ -90,7 +102,7 @@ pub(crate) fn fetch(
         let end = fetched.chain.numbers().map_or(asked.last, |numbers| *numbers.end());
         fetched.fetch(node, from..=end, true)?;
     }
-    Ok(logs)
+    Ok(logs.logs)
 }
 
 /// Appends the logs of the blocks from `from` on, each by its hash. Returns the first block that
@@ -101,7 +113,7 @@ fn by_hash(
     fetched: &FetchedChain,
     from: u64,
     may_hold: &dyn Fn(&ChainBlock<'_>) -> bool,
-    logs: &mut Vec<LocatedLog>,
+    logs: &mut Logs,
 ) -> Result<Option<(u64, RpcError)>, FetchError> {
     let blocks = (from..=asked.last).filter_map(|number| fetched.chain.block(number));
     let (numbers, hashes): (Vec<_>, Vec<_>) =
@@ -120,10 +132,7 @@ fn by_hash(
         let answer = if is_doubtful { node.logs_at_if_held(&asked.query, hash) } else { answer };
         let what = || format!("{GET_LOGS} by hash, block {number}");
         match answer {
-            Ok(mut found) => {
-                logs.append(&mut found);
-                check_count(logs).map_err(|failed| failed.of(node, what()))
-            }
+            Ok(found) => logs.append(node, found),
             Err(error)
                 if matches!(error.origin(), RpcError::Node { .. } | RpcError::NotFound { .. }) =>
             {
@@ -134,9 +143,4 @@ fn by_hash(
         }
     })?;
     Ok(failed)
-}
-
-/// Checks that the logs are few enough to be held in memory.
-fn check_count(logs: &[LocatedLog]) -> Result<(), Failed> {
-    if logs.len() <= MAX_LOGS { Ok(()) } else { Err(Failed::TooMany) }
 }

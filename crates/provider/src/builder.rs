@@ -39,6 +39,8 @@ const MAX_RECEIPTS: u64 = 10_000;
 #[must_use]
 pub struct Builder {
     endpoints: Vec<Result<Endpoint, EndpointError>>,
+    /// A header came before any URL.
+    has_stray_header: bool,
     options: Options,
     anchor: Option<Arc<dyn Anchor>>,
     profile: Option<ChainProfile>,
@@ -63,10 +65,14 @@ impl Builder {
         self
     }
 
-    /// A header, `Name: value`, for the last URL.
+    /// A header, `Name: value`, for the last URL. One before any URL is an error of
+    /// [`build`](Self::build).
     pub fn header(mut self, header: &str) -> Self {
-        if let Some(Ok(endpoint)) = self.endpoints.pop_if(|endpoint| endpoint.is_ok()) {
-            self.endpoints.push(endpoint.with_header(header));
+        match self.endpoints.pop() {
+            Some(endpoint) => {
+                self.endpoints.push(endpoint.and_then(|endpoint| endpoint.with_header(header)));
+            }
+            None => self.has_stray_header = true,
         }
         self
     }
@@ -128,7 +134,7 @@ impl Builder {
     }
 
     /// Ends ranges at the finalised block, and refuses blocks after it: they may still leave the
-    /// chain.
+    /// chain. A follower is not bound by it: it gives out new blocks, and takes them back.
     pub fn final_only(mut self) -> Self {
         self.final_only = true;
         self
@@ -153,6 +159,13 @@ impl Builder {
         self
     }
 
+    /// Bytes that one operation may hold of headers' RLP, and as many of logs, and of receipts;
+    /// 2 GiB unless this is called. An answer that comes in addition has at most 256 MiB.
+    pub fn max_held(mut self, bytes: u64) -> Self {
+        self.options.max_held = bytes;
+        self
+    }
+
     /// Ends all operations once it is set.
     pub fn stop(mut self, stop: Stop) -> Self {
         self.options.stop = stop;
@@ -169,8 +182,11 @@ impl Builder {
     /// Sets the provider up. No node is asked anything yet.
     ///
     /// # Errors
-    /// [`BuildError`]: no URL, or an invalid URL or header.
+    /// [`BuildError`]: no URL, or an invalid URL or header, or a header before any URL.
     pub fn build(self) -> Result<Provider, BuildError> {
+        if self.has_stray_header {
+            return Err(BuildError::HeaderBeforeUrl);
+        }
         let Self { options, .. } = self;
         let mut nodes = Vec::with_capacity(self.endpoints.len());
         for (index, endpoint) in self.endpoints.into_iter().enumerate() {

@@ -15,6 +15,9 @@ pub enum BuildError {
     /// No URL was given.
     #[error("no URL of a node was given")]
     NoUrl,
+    /// A header was given before any URL.
+    #[error("a header was given before any URL, so that no node would get it")]
+    HeaderBeforeUrl,
     /// A URL or a header of one is invalid.
     #[error("URL {place}: {error}")]
     Endpoint {
@@ -40,7 +43,7 @@ pub enum FetchError {
         error: RpcError,
     },
     /// The nodes are of two chains.
-    #[error("the providers are of two chains, with ids {first} and {other}")]
+    #[error("the nodes are of two chains, with ids {first} and {other}")]
     TwoChains {
         /// The first node's chain id.
         first: u64,
@@ -51,7 +54,7 @@ pub enum FetchError {
     #[error("the query's blocks: {0}")]
     Blocks(ResolveError),
     /// Only final blocks are wanted, and a node knows none.
-    #[error("the provider knows no finalised block, at which a range would end")]
+    #[error("only final blocks are wanted, and a node knows no finalised block")]
     NoFinalized,
     /// Only final blocks are wanted, and this one may still leave the chain.
     #[error(
@@ -67,7 +70,7 @@ pub enum FetchError {
         finalized: u64,
     },
     /// No node has the query's block.
-    #[error("no provider has the query's block, {0}")]
+    #[error("no node has the query's block, {0}")]
     UnknownBlock(B256),
     /// More headers than allowed.
     #[error(
@@ -96,17 +99,20 @@ pub enum FetchError {
         /// The limit.
         limit: u64,
     },
-    /// More logs than are held in memory.
-    #[error("{node}: more than {limit} logs: narrow the query or its range")]
-    TooManyLogs {
+    /// More than is held in memory.
+    #[error("{node}: more than {limit} bytes of {what}: narrow the query or its range")]
+    TooMuch {
         /// The node.
         node: String,
+        /// What there is too much of.
+        what: &'static str,
         /// The limit.
-        limit: usize,
+        limit: u64,
     },
-    /// Headers that are of no one chain, however often they are fetched.
+    /// Headers that do not form one chain, however often they are fetched.
     #[error(
-        "headers, {node}: they are of no one chain, {tries} times in a row: block {block}: {error}"
+        "the headers from {node} do not form one chain, {tries} times in a row: block {block}: \
+         {error}"
     )]
     NoOneChain {
         /// The node.
@@ -118,10 +124,10 @@ pub enum FetchError {
         /// How often.
         tries: u32,
     },
-    /// A node's chain was reorganised between two parts of it.
+    /// A part of a chain does not follow on the part before.
     #[error(
-        "headers, {node}: block {block} does not follow on the one before: its chain was \
-         reorganised; start again"
+        "headers, {node}: block {block} is not the child of the block fetched before it: the chain \
+         was reorganised, or this node is on another branch; start again"
     )]
     Reorganized {
         /// The node.
@@ -129,8 +135,8 @@ pub enum FetchError {
         /// The block.
         block: u64,
     },
-    /// A node left the branch that it is asked about.
-    #[error("{node}: it is on another branch at block {block}{}", if *.tries > 1 { format!(", {} times in a row", .tries) } else { String::new() })]
+    /// A node is on another branch than the chain that it is asked about.
+    #[error("{node}: it is on another branch at block {block}{}", in_a_row(*.tries))]
     OtherBranch {
         /// The node.
         node: String,
@@ -144,7 +150,7 @@ pub enum FetchError {
     NoReceipts {
         /// The block.
         block: BlockRef,
-        /// What was wrong with those that came first.
+        /// Why the first try failed.
         why: String,
     },
     /// The audit cannot begin: headers do not cover the query's blocks, or its block is not on the
@@ -159,8 +165,12 @@ pub enum FetchError {
     Stopped,
 }
 
+fn in_a_row(tries: u32) -> String {
+    if tries > 1 { format!(", {tries} times in a row") } else { String::new() }
+}
+
 impl FetchError {
-    /// What a node did not answer.
+    /// Why a node did not give this. A stop stays one.
     pub(crate) fn rpc(node: String, what: impl Into<String>, error: RpcError) -> Self {
         match error {
             RpcError::Stopped => Self::Stopped,
@@ -168,7 +178,8 @@ impl FetchError {
         }
     }
 
-    /// Returns `true` if the way to the node failed, which may be mended, and not what it answered.
+    /// Returns `true` if the same request may succeed later: no connection, no answer in time, a
+    /// rate limit, an error of the server.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Rpc { error, .. } if error.origin().is_transient())
     }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use chainsieve::eth::header::{ChainError, HeaderBuf, HeaderChain, Linked};
 
 use crate::error::FetchError;
+use crate::held::Held;
 use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
 
@@ -21,6 +22,7 @@ pub struct FetchedChain {
     pub chain: HeaderChain,
     /// The RLP of each header, if it is kept.
     pub rlp: Option<Vec<Vec<u8>>>,
+    held: Held,
 }
 
 /// Why headers were not linked.
@@ -28,6 +30,7 @@ enum Failed {
     Rpc(RpcError),
     /// A header that does not follow on the one before.
     Misfit(u64, ChainError),
+    TooMuch(FetchError),
 }
 
 impl From<RpcError> for Failed {
@@ -39,7 +42,7 @@ impl From<RpcError> for Failed {
 impl FetchedChain {
     /// No headers yet.
     pub fn new(keep_rlp: bool) -> Self {
-        Self { chain: HeaderChain::new(), rlp: keep_rlp.then(Vec::new) }
+        Self { rlp: keep_rlp.then(Vec::new), ..Self::default() }
     }
 
     /// Fetches the headers of these blocks and links them. Where the node's chain was reorganised
@@ -61,7 +64,7 @@ impl FetchedChain {
         for tries in 1.. {
             let fetched = node.headers(from..=last, |headers| {
                 for header in &headers {
-                    self.link(header)?;
+                    self.link(node, header)?;
                 }
                 if let Some(header) = headers.last().filter(|_| progress) {
                     let done = header.view().number().saturating_sub(bottom).saturating_add(1);
@@ -75,6 +78,7 @@ impl FetchedChain {
                 Err(Failed::Rpc(error)) => {
                     return Err(FetchError::rpc(node.name(), "headers", error));
                 }
+                Err(Failed::TooMuch(error)) => return Err(error),
             };
             if tries == TRIES {
                 return Err(FetchError::NoOneChain { node: node.name(), block, error, tries });
@@ -84,22 +88,24 @@ impl FetchedChain {
             node.note(&Note::Reorganized { block, from });
             if from == bottom {
                 // The first block may be another one too.
-                self.chain = HeaderChain::new();
-                self.rlp.iter_mut().for_each(Vec::clear);
+                *self = Self::new(self.rlp.is_some());
             }
         }
         Ok(())
     }
 
-    fn link(&mut self, header: &HeaderBuf) -> Result<(), Failed> {
+    fn link(&mut self, node: &Node, header: &HeaderBuf) -> Result<(), Failed> {
         let view = header.view();
         let linked = self.chain.push(&view);
         let linked = linked.map_err(|error| Failed::Misfit(view.number(), error))?;
         if let Some(rlp) = &mut self.rlp {
             if let Linked::Reorganised { removed } = &linked {
-                rlp.truncate(rlp.len().saturating_sub(removed.len()));
+                let left = rlp.drain(rlp.len().saturating_sub(removed.len())..);
+                self.held.sub(left.as_slice().iter().map(|rlp| rlp.len() as u64).sum());
             }
             if linked != Linked::Known {
+                let bytes = header.rlp().len() as u64;
+                self.held.add(node, "headers", bytes).map_err(Failed::TooMuch)?;
                 rlp.push(header.rlp().to_vec());
             }
         }

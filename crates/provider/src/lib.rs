@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod fetched_chain;
 mod follow;
+mod held;
 mod in_order;
 mod logs;
 mod node;
@@ -20,6 +21,7 @@ mod resolve;
 mod scan;
 mod source;
 mod stop;
+mod tagged;
 mod tip;
 mod warning;
 

@@ -14,7 +14,7 @@ use crate::tip::Tip;
 use crate::warning::Warning;
 
 /// All logs of a query, each read out of receipts that have the root of their block's header.
-/// `transaction_hash` is the sender's word: no receipt holds it.
+/// `transaction_hash` is the node's word: no receipt holds it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProvenLogs {
@@ -35,7 +35,7 @@ pub struct ProvenLogs {
     pub warnings: Vec<Warning>,
 }
 
-/// Why there are no proven logs.
+/// Why not all logs are proven.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum LogsError {
@@ -63,7 +63,7 @@ pub struct Incomplete {
     pub proven: ProvenLogs,
     /// The blocks that may have further logs, and why that is not known.
     pub missing: Vec<(u64, Undecidable)>,
-    /// The node that could not be reached, if that is why.
+    /// Why a node could not be reached, if receipts are missing: the first time of it.
     pub unreachable: Option<FetchError>,
 }
 

@@ -1,4 +1,4 @@
-//! What a user should know meanwhile, and a program need not.
+//! Progress, and what happens on the way: results do not depend on it.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use chainsieve::eth::follow;
 
 use crate::node::RpcError;
 
-/// What a user should know meanwhile, and a program need not. `Display` says it in words.
+/// Progress, and what happens on the way: results do not depend on it. `Display` says it in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
@@ -48,7 +48,7 @@ pub enum Note {
         /// The estimate.
         bytes: u64,
     },
-    /// The node did not give the chain, and another one is asked.
+    /// The node did not give what was asked for, and another one is asked.
     NoChain(String),
     /// What a follower tells.
     Follow(follow::Note),

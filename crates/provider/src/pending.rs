@@ -32,8 +32,8 @@ fn lock<T>(shared: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
 
 impl Provider {
     /// Does something with the provider in a thread of its own, and returns a future of the result,
-    /// for any executor. Where the future is dropped, requests under way end with
-    /// [`FetchError::Stopped`](crate::FetchError::Stopped).
+    /// for any executor. Once the future is dropped, no request is sent, and a request
+    /// under way is the last.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

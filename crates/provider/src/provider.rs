@@ -240,7 +240,7 @@ impl Provider {
     /// [`FetchError::NoReceipts`]: none does.
     pub fn receipts(&self, header: &HeaderBuf) -> Result<BlockReceipts, FetchError> {
         let block = BlockRef::from(header);
-        let has_statuses = self.profile()?.has_statuses(block.number);
+        let profile = self.profile()?;
         let view = header.view();
         let mut why = None;
         for node in self.nodes() {
@@ -249,12 +249,8 @@ impl Provider {
                 let problem = match receipts {
                     Ok(Some(receipts)) => {
                         let (root, bloom) = (B256::from(*view.receipts_root()), view.logs_bloom());
-                        let verified = if has_statuses {
-                            receipts.verify_after_byzantium(root, bloom).map(drop)
-                        } else {
-                            receipts.verify(root, bloom).map(drop)
-                        };
-                        match verified {
+                        let number = block.number;
+                        match receipts.verify_by_profile(&profile, number, root, bloom).map(drop) {
                             Ok(()) => {
                                 found = Some(receipts);
                                 return true;
@@ -287,8 +283,8 @@ impl Provider {
     /// [`profile`](Self::profile).
     ///
     /// # Cost
-    /// The headers of the range and up to the anchor, and the receipts of the candidates: both in
-    /// memory, and limited by the [builder](Builder).
+    /// The headers of the range and up to the anchor, and the receipts of the candidates. In memory
+    /// are what headers say and the logs. The [builder](Builder) limits all of it.
     pub fn logs(&self, query: &LogQuery) -> Result<ProvenLogs, LogsError> {
         let asking = Asking::new(self, query, Asks::Chain)?;
         let audit = Audit::collecting(asking.question(asking.tip.node));

@@ -9,6 +9,7 @@ use chainsieve::eth::header::{BlockRef, HeaderChain};
 use chainsieve::eth::receipts::BlockReceipts;
 
 use crate::error::FetchError;
+use crate::held::{self, Held};
 use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
 use crate::warning::Warning;
@@ -33,6 +34,10 @@ pub struct Fetched {
     /// Why a node could not be reached, if some receipts are missing: the first time of it.
     pub unreachable: Option<FetchError>,
     is_kept: bool,
+    /// Receipts that are kept.
+    held: Held,
+    /// Logs that an audit collects, and how many of them are counted.
+    collected: (Held, usize),
     /// The nodes that answered and were not given up, by their index.
     answering: BTreeSet<usize>,
     /// Blocks of which a node gave receipts without the state roots that they are hashed with before
@@ -98,12 +103,12 @@ fn ask_again(
             if !fetched.answering.contains(&index) {
                 continue;
             }
-            let (mut settled, mut silence) = (false, None);
+            let (mut offered, mut silence) = (Ok(false), None);
             node.receipts_by_each_method(block, |method, receipts| {
                 let from = From { index, node, method: Some(method) };
                 match receipts {
                     Ok(None) | Err(RpcError::MethodMissing { .. }) => {}
-                    Ok(receipts) => settled = fetched.offer(audits, &from, block, receipts),
+                    Ok(receipts) => offered = fetched.offer(audits, &from, block, receipts),
                     Err(error) => {
                         fetched.warn(&from, block, error.to_string());
                         if error == RpcError::Stopped || error.origin().is_transient() {
@@ -111,12 +116,12 @@ fn ask_again(
                         }
                     }
                 }
-                settled || silence == Some(RpcError::Stopped)
+                offered != Ok(false) || silence == Some(RpcError::Stopped)
             });
             if silence == Some(RpcError::Stopped) {
                 return Err(FetchError::Stopped);
             }
-            if settled {
+            if offered? {
                 break;
             }
             // Another method may still have answered, but each further block would take as long.
@@ -177,8 +182,7 @@ fn ask(
             Ok(receipts) => {
                 failures = 0;
                 fetched.answering.insert(index);
-                fetched.offer(audits, &from, block, receipts);
-                return Ok(());
+                return fetched.offer(audits, &from, block, receipts).map(drop).map_err(Some);
             }
             Err(RpcError::Stopped) => return Err(Some(FetchError::Stopped)),
             Err(error) => error,
@@ -204,20 +208,23 @@ fn ask(
 
 impl Fetched {
     /// Hands receipts to each audit; returns whether they are the block's.
+    ///
+    /// # Errors
+    /// [`FetchError::TooMuch`].
     fn offer(
         &mut self,
         audits: &mut [Audit<'_>],
         from: &From<'_>,
         block: BlockRef,
         receipts: Option<BlockReceipts>,
-    ) -> bool {
+    ) -> Result<bool, FetchError> {
         let Some(receipts) = receipts else {
             self.warn(from, block, "it has none".into());
-            return false;
+            return Ok(false);
         };
         let (mut settled, mut lacks_roots) = (false, false);
         let mut rejected = None;
-        for audit in audits {
+        for audit in &mut *audits {
             let event = Event::Receipts { block_hash: block.hash, receipts: &receipts };
             for action in audit.handle(event) {
                 match action {
@@ -241,10 +248,18 @@ impl Fetched {
             self.without_roots.remove(&block.number);
             self.from[from.index] += 1;
             if self.is_kept {
+                let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
+                self.held.add(from.node, "receipts", held::bytes_of(logs))?;
                 self.kept.push((block.hash, receipts));
             }
         }
-        settled
+        let (held, counted) = &mut self.collected;
+        let collected = audits.iter().flat_map(Audit::collected).skip(*counted);
+        let (bytes, count) = collected
+            .fold((0, 0), |(bytes, count), log| (held::bytes_of([&log.log]) + bytes, count + 1));
+        *counted += count;
+        held.add(from.node, "logs", bytes)?;
+        Ok(settled)
     }
 
     /// Notes why receipts are missing: the first reason is kept.

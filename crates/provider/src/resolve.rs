@@ -9,7 +9,8 @@ use chainsieve::eth::log_query::{
 };
 
 use crate::error::FetchError;
-use crate::node::{Node, RpcError, named};
+use crate::node::{Node, RpcError};
+use crate::tagged::Tagged;
 use crate::warning::Warning;
 
 /// A query whose blocks are known by number.
@@ -38,106 +39,6 @@ pub(crate) enum Asks {
     ChainAndLogs,
 }
 
-/// Blocks that a node may be behind the highest before a warning says so. Nodes hear of blocks a
-/// little late, and finality moves by 32 blocks.
-const MAX_LAG: u64 = 64;
-
-/// What the nodes have for a tag: one of them at least.
-struct Named<'a> {
-    tag: BlockTag,
-    blocks: Vec<(&'a Node, BlockRef)>,
-}
-
-/// What each node says of a tag.
-struct Heard<'a> {
-    named: Named<'a>,
-    /// Why the first node did not answer that did not.
-    failed: Option<FetchError>,
-    /// What the first node said that knows no such block.
-    unknown: Option<FetchError>,
-}
-
-impl<'a> Heard<'a> {
-    fn new(nodes: impl IntoIterator<Item = &'a Node>, tag: BlockTag) -> Result<Self, FetchError> {
-        let (mut blocks, mut failed, mut unknown) = (Vec::new(), None, None);
-        for node in nodes {
-            let error = match node.block(tag) {
-                Ok(block) => {
-                    blocks.push((node, block));
-                    continue;
-                }
-                Err(RpcError::Stopped) => return Err(FetchError::Stopped),
-                Err(error) => error,
-            };
-            let knows_none = !error.origin().is_transient() && is_refusal(&error);
-            let kept = if knows_none { &mut unknown } else { &mut failed };
-            kept.get_or_insert_with(|| FetchError::rpc(node.name(), named(tag), error));
-        }
-        Ok(Self { named: Named { tag, blocks }, failed, unknown })
-    }
-}
-
-/// Whether a node answered, with words in place of a block.
-fn is_refusal(error: &RpcError) -> bool {
-    matches!(error.origin(), RpcError::NotFound { .. } | RpcError::Node { .. })
-}
-
-impl<'a> Named<'a> {
-    /// The newest block. Nodes that do not name one are passed over, unless none does: what needs
-    /// such a node will fail there.
-    fn latest(nodes: &'a [Node]) -> Result<Self, FetchError> {
-        let Heard { named, failed, unknown } = Heard::new(nodes, BlockTag::Latest)?;
-        match failed.or(unknown).filter(|_| named.blocks.is_empty()) {
-            Some(error) => Err(error),
-            None => Ok(named),
-        }
-    }
-
-    /// The same of a tag that nodes need not know; `None` if one of them does not.
-    fn if_known(
-        nodes: impl IntoIterator<Item = &'a Node>,
-        tag: BlockTag,
-    ) -> Result<Option<Self>, FetchError> {
-        let Heard { named, failed, unknown } = Heard::new(nodes, tag)?;
-        if unknown.is_some() {
-            return Ok(None);
-        }
-        match failed.filter(|_| named.blocks.is_empty()) {
-            // "Internal error" is what some say of a tag that they don't know.
-            Some(FetchError::Rpc { error, .. }) if is_refusal(&error) => Ok(None),
-            Some(error) => Err(error),
-            None => Ok(Some(named)),
-        }
-    }
-
-    fn nodes(&self) -> impl Iterator<Item = &'a Node> {
-        self.blocks.iter().map(|(node, _)| *node)
-    }
-
-    /// The lowest block, so that each node has it, whatever another one claims.
-    fn lowest(&self) -> BlockRef {
-        let blocks = self.blocks.iter().map(|(_, block)| *block);
-        blocks.min_by_key(|block| block.number).expect("one node answered at least")
-    }
-
-    fn highest(&self) -> u64 {
-        self.blocks.iter().map(|(_, block)| block.number).max().unwrap_or_default()
-    }
-
-    /// Warns of nodes that are far behind the highest block.
-    fn warn(&self, warnings: &mut Vec<Warning>) {
-        let (tag, highest) = (self.tag, self.highest());
-        let lags = |block: &BlockRef| highest - block.number > MAX_LAG;
-        let lagging = self.blocks.iter().filter(|(_, block)| lags(block));
-        warnings.extend(lagging.map(|(node, block)| Warning::Lags {
-            node: node.name(),
-            tag,
-            block: block.number,
-            highest,
-        }));
-    }
-}
-
 /// Names the blocks of a query: tags become numbers. With `final_only` the range ends at the
 /// finalised block.
 pub(crate) fn resolve(
@@ -155,27 +56,34 @@ pub(crate) fn resolve(
         return Err(FetchError::Blocks(ResolveError::Pending));
     }
     let mut warnings = Vec::new();
-    let latest = Named::latest(nodes)?;
-    latest.warn(&mut warnings);
-    // A node that does not name its newest block is taken to name no other either.
-    let finalized = Named::if_known(latest.nodes(), BlockTag::Finalized)?;
-    if let Some(named) = &finalized
-        && (final_only || names(BlockTag::Finalized))
-    {
-        named.warn(&mut warnings);
-    }
-    let safe =
-        if names(BlockTag::Safe) { Named::if_known(latest.nodes(), BlockTag::Safe)? } else { None };
-    if let Some(named) = &safe {
-        named.warn(&mut warnings);
-    }
-    let finalized = finalized.map(|named| named.lowest());
-    let mut query = query.clone();
-    let mut head = latest.lowest().number;
+    let latest = Tagged::latest(nodes)?;
     // One node that has the last block is enough where the others are not asked for logs. Tags
     // mean the same blocks as elsewhere.
-    if asks == Asks::Chain && matches!(to, Some(BlockTag::Number(_))) {
-        if matches!(from, None | Some(BlockTag::Latest)) {
+    let is_one_enough = asks == Asks::Chain && matches!(to, Some(BlockTag::Number(_)));
+    let begins_at_latest = matches!(from, None | Some(BlockTag::Latest));
+    if !is_one_enough || begins_at_latest {
+        latest.warn(&mut warnings);
+    }
+    // A node that does not name its newest block is taken to name no other either.
+    let finalized = Tagged::if_known(latest.nodes(), BlockTag::Finalized)?;
+    if let Some(tagged) = &finalized
+        && (final_only || names(BlockTag::Finalized))
+    {
+        tagged.warn(&mut warnings);
+    }
+    let safe = if names(BlockTag::Safe) {
+        Tagged::if_known(latest.nodes(), BlockTag::Safe)?
+    } else {
+        None
+    };
+    if let Some(tagged) = &safe {
+        tagged.warn(&mut warnings);
+    }
+    let finalized = finalized.map(|tagged| tagged.lowest());
+    let mut query = query.clone();
+    let mut head = latest.lowest().number;
+    if is_one_enough {
+        if begins_at_latest {
             query = query.from_block(head);
         }
         head = latest.highest();
@@ -183,7 +91,7 @@ pub(crate) fn resolve(
     let heads = Heads {
         earliest: 0,
         latest: head,
-        safe: safe.map(|named| named.lowest().number),
+        safe: safe.map(|tagged| tagged.lowest().number),
         finalized: finalized.map(|block| block.number),
     };
     if final_only && let Some(last) = last_of(to, &heads)? {
@@ -232,12 +140,12 @@ fn at_hash(
     hash: B256,
     final_only: bool,
 ) -> Result<(Asked, Vec<Warning>), FetchError> {
-    let finalized = Named::if_known(nodes, BlockTag::Finalized)?;
+    let finalized = Tagged::if_known(nodes, BlockTag::Finalized)?;
     let mut warnings = Vec::new();
-    if final_only && let Some(named) = &finalized {
-        named.warn(&mut warnings);
+    if final_only && let Some(tagged) = &finalized {
+        tagged.warn(&mut warnings);
     }
-    let finalized = finalized.map(|named| named.lowest());
+    let finalized = finalized.map(|tagged| tagged.lowest());
     let number = number_of(nodes, hash)?.ok_or(FetchError::UnknownBlock(hash))?;
     if final_only {
         let finalized = finalized.ok_or(FetchError::NoFinalized)?.number;

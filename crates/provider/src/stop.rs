@@ -5,7 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Ends operations from another thread: once it is set, no request is sent and no wait goes on. A
-/// request that is sent already ends with its answer or its timeout. Operations then end with [`RpcError::Stopped`](crate::RpcError::Stopped). Clones are one.
+/// request that is sent already ends with its answer or its timeout. Operations then end with
+/// [`FetchError::Stopped`](crate::FetchError::Stopped), those of a [`Node`](crate::Node) with
+/// [`RpcError::Stopped`](crate::RpcError::Stopped). Clones are one.
 ///
 /// A [child](Self::child) is set with its parent, and not the other way round.
 #[derive(Debug, Clone)]

@@ -27,7 +27,7 @@ pub struct Tip {
     pub block: BlockRef,
     /// The caller named no anchor: that the block is on the chain is the node's own word.
     pub is_own: bool,
-    /// The caller's anchors are not on the chain.
+    /// None of the caller's anchors is on the chain.
     pub is_missing: bool,
     /// The node whose chain it is, by its index.
     pub node: usize,

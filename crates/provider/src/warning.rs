@@ -22,8 +22,8 @@ pub enum Warning {
         /// The finalised block.
         finalized: u64,
     },
-    /// A node is more than 64 blocks behind the highest block that a node names for a tag: it lags,
-    /// or the other one claims too much. The lowest block counts.
+    /// A node is more than [`MAX_LAG`](Self::MAX_LAG) blocks behind the highest block that a node
+    /// names for a tag: it lags, or the other one claims too much. The lowest block counts.
     Lags {
         /// Scheme, host and port of the node.
         node: String,
@@ -43,7 +43,7 @@ pub enum Warning {
     },
     /// No anchor was named, and another node has another block in the place of the last one, or none.
     NotAgreed {
-        /// The last block, as the first node has it.
+        /// The last block, as the node has it that gave the chain.
         tip: BlockRef,
     },
     /// A node did not give the chain, and another one did.
@@ -68,6 +68,12 @@ pub enum Warning {
     MoreReceipts(u64),
 }
 
+impl Warning {
+    /// How many blocks a node may be behind the highest without a warning. Nodes hear of blocks a
+    /// little late, and finality moves by 32 blocks.
+    pub const MAX_LAG: u64 = 64;
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -82,12 +88,12 @@ impl fmt::Display for Warning {
                  lowest counts",
                 tag.name().unwrap_or("latest")
             ),
-            Self::UnknownAnchor(hash) => write!(f, "no provider has the block of anchor {hash}"),
+            Self::UnknownAnchor(hash) => write!(f, "no node has the block of anchor {hash}"),
             Self::WithoutAnchor { node } => {
                 write!(f, "the chain of {node} does not hold the anchor")
             }
             Self::NotAgreed { tip } => {
-                write!(f, "not every node has {tip}: which chain is the chain is one node's word")
+                write!(f, "not every node has {tip}: that it is on the chain is one node's word")
             }
             Self::NoChain { blocks, error } => {
                 write!(f, "blocks {} to {}: {error}", blocks.start(), blocks.end())

@@ -19,7 +19,7 @@ use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, ResolveError};
 use chainsieve_provider::{
-    Builder, FetchError, FollowError, LogQuery, LogsError, Provider, RpcError, Warning,
+    BuildError, Builder, FetchError, FollowError, LogQuery, LogsError, Provider, RpcError, Warning,
 };
 use serde_json::{Value, json};
 
@@ -129,6 +129,11 @@ fn a_node_that_lags_shortens_the_range_and_is_named() {
         assert!(audited.asking.warnings.contains(&lags), "{:?}", audited.asking.warnings);
         assert!(audited.reports.iter().all(|report| report.status() == Status::Complete));
     }
+    // With one that has the last block the other does not matter.
+    let proven = build(&[&behind, &ahead]).logs(&query().to_block(90)).expect("proven");
+    assert_eq!(numbers(&proven.logs), every_fourth(90));
+    let lags = |warning: &Warning| matches!(warning, Warning::Lags { .. });
+    assert!(!proven.warnings.iter().any(lags), "{:?}", proven.warnings);
     // Sixty-four blocks are few.
     let proven = build(&[&ahead, &near]).logs(&query()).expect("proven");
     assert_eq!(proven.blocks, 0..=36);
@@ -306,4 +311,31 @@ fn a_fault_names_the_node_that_answered_last() {
         Err(FollowError::Fault { node, .. }) => assert_eq!(node, second),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn an_operation_holds_no_more_than_it_may() {
+    // Five logs, of more than 300 and less than 400 bytes each.
+    let url = honest(&Chain::of(&world(20)));
+    let few = || provider(&[&url]).max_held(1_500);
+    let is_of = |what: &str, error: &FetchError| matches!(error, FetchError::TooMuch { what: found, limit: 1_500, .. } if *found == what);
+    let provider = few().build().expect("it is set up");
+    match provider.logs(&query()) {
+        Err(LogsError::Fetch(error)) => assert!(is_of("logs", &error), "{error:?}"),
+        other => panic!("{other:?}"),
+    }
+    let error = provider.audit(&query()).expect_err("the node's own logs");
+    assert!(is_of("logs", &error), "{error:?}");
+    assert_eq!(provider.scan(&query()).expect("scanned").candidates.len(), 5);
+    let keeping = few().keep_evidence().build().expect("it is set up");
+    let error = keeping.audit(&query()).expect_err("the headers");
+    assert!(is_of("headers", &error), "{error:?}");
+    let enough = self::provider(&[&url]).max_held(2_000).build().expect("it is set up");
+    assert_eq!(enough.logs(&query()).expect("proven").logs.len(), 5);
+}
+
+#[test]
+fn a_header_before_any_url_is_refused() {
+    let refused = Provider::builder().header("X-Key: secret").url("http://127.0.0.1:1").build();
+    assert_eq!(refused.err(), Some(BuildError::HeaderBeforeUrl));
 }

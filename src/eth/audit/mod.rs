@@ -354,6 +354,11 @@ impl<'a> Audit<'a> {
         self.end().0
     }
 
+    /// The logs that were [collected](Self::collecting) so far, in the order in which they came.
+    pub fn collected(&self) -> &[LocatedLog] {
+        self.collected.as_deref().unwrap_or_default()
+    }
+
     /// Ends an audit that [collects](Self::collecting); returns the logs of the blocks that were
     /// checked by their receipts besides, in the order of the chain. They are all if the report has
     /// no undecided block.
@@ -396,12 +401,10 @@ impl<'a> Audit<'a> {
         if matches!(state, State::Checked | State::PartlyChecked) {
             return Vec::new();
         }
-        let has_statuses = self.question.profile.has_statuses(block.number);
-        let verified = if has_statuses {
-            receipts.verify_after_byzantium(block.receipts_root, block.bloom.into())
-        } else {
-            receipts.verify(block.receipts_root, block.bloom.into())
-        };
+        let (profile, number) = (&self.question.profile, block.number);
+        let verified =
+            receipts.verify_by_profile(profile, number, block.receipts_root, block.bloom.into());
+        let has_statuses = profile.has_statuses(number);
         match verified {
             Ok(verified) => {
                 self.compare(&block, &verified, receipts);

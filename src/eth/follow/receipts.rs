@@ -30,12 +30,8 @@ pub(super) fn logs(
     wanted: &Wanted,
     receipts: &BlockReceipts,
 ) -> Result<Vec<LocatedLog>, Refused> {
-    let bloom = BloomView::from(&wanted.bloom);
-    let verified = if rules.profile.has_statuses(at.number) {
-        receipts.verify_after_byzantium(wanted.receipts_root, bloom)
-    } else {
-        receipts.verify(wanted.receipts_root, bloom)
-    };
+    let (root, bloom) = (wanted.receipts_root, BloomView::from(&wanted.bloom));
+    let verified = receipts.verify_by_profile(&rules.profile, at.number, root, bloom);
     let verified = verified.map_err(AnswerError::Receipts)?;
     let claims = receipts.claims();
     let other = claims.iter().filter_map(|claims| claims.block_hash).find(|hash| *hash != at.hash);

@@ -9,6 +9,7 @@ use super::blooms::Blooms;
 use super::proof::key;
 use super::{BlockReceipts, Outcome, VerifyError};
 use crate::eth::bloom::{self, BloomView};
+use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
 use crate::simd::Backend;
@@ -111,17 +112,20 @@ impl BlockReceipts {
         self.verify_as(self.after_byzantium, receipts_root, header_bloom)
     }
 
-    /// As [`verify`](Self::verify), of a block that is known to be from Byzantium (EIP-658) or
-    /// later: what [`after_byzantium`](Self::after_byzantium) is for receipts that are borrowed.
+    /// As [`verify`](Self::verify), of the block with this number on a chain whose profile says
+    /// whether it is [from Byzantium or later](ChainProfile::has_statuses).
     ///
     /// # Errors
-    /// [`VerifyError`], never [`VerifyError::PostStatesMayBeMissing`].
-    pub fn verify_after_byzantium<'a>(
+    /// [`VerifyError`]: another root, or not enough to compute it.
+    pub fn verify_by_profile<'a>(
         &'a self,
+        profile: &ChainProfile,
+        number: u64,
         receipts_root: B256,
         header_bloom: BloomView<'_>,
     ) -> Result<VerifiedReceipts<'a>, VerifyError> {
-        self.verify_as(true, receipts_root, header_bloom)
+        let after_byzantium = self.after_byzantium || profile.has_statuses(number);
+        self.verify_as(after_byzantium, receipts_root, header_bloom)
     }
 
     /// As [`verify`](Self::verify), against the block of a chain or a header: the logs of the

@@ -319,9 +319,12 @@ fn fails_over(scene: &Scene) {
 
     let is_broken = Arc::new(AtomicBool::new(false));
     let broken = Arc::clone(&is_broken);
+    let has_failed = Arc::new(AtomicBool::new(false));
+    let failed = Arc::clone(&has_failed);
     let proxy = Proxy::start(node.rpc(), move |method, _, _| {
         let is_of_receipts = method.contains("Receipt");
         let fails = is_of_receipts && broken.load(Ordering::Relaxed);
+        failed.fetch_or(fails, Ordering::Relaxed);
         if fails { Fate::Status(503) } else { Fate::Answered }
     });
     let url = proxy.url();
@@ -354,6 +357,7 @@ fn fails_over(scene: &Scene) {
     following.shutdown().expect("nothing was wrong");
     assert_eq!(kept, located(&node.logs(&Query::everything().filter(0, node.height()))));
     assert!(kept.len() > truth.len());
+    assert!(has_failed.load(Ordering::Relaxed), "the first node was asked for receipts");
 }
 
 /// Where the first node lacks what a follower starts from, it starts by the other one.

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::Stop;
 use super::bounded;
 use super::error::RpcError;
-use super::transport::{Body, Transport, of_status};
+use super::transport::{Body, MAX_BODY, Transport, of_status};
 use chainsieve::eth::provider::Limit;
 
 /// One call.
@@ -121,30 +121,42 @@ impl Caller {
     /// of the calls.
     ///
     /// # Errors
-    /// Where no call could be answered, as without a connection. An error about one call is its
-    /// own answer.
+    /// Where no call could be answered, as without a connection, and [`RpcError::TooLarge`] where
+    /// all answers together are longer than one may be. An error about one call is its own answer.
     pub(super) fn calls<T>(
         &self,
         calls: &[Call],
         read: impl Fn(usize, &str) -> Result<T, RpcError>,
     ) -> Result<Vec<Result<T, RpcError>>, RpcError> {
         let mut answers = Vec::with_capacity(calls.len());
+        let mut bytes = 0;
+        let read = |at, result: &str| Ok((read(at, result)?, result.len() as u64));
         while answers.len() < calls.len() {
             let start = answers.len();
             let end = calls.len().min(start + self.batch());
             let part = &calls[start..end];
-            if let [one] = part {
-                answers.push(self.call(one, |result| read(start, result)));
-                if let Some(Err(error)) = answers.last()
-                    && error.origin().is_transient()
-                {
-                    return Err(error.clone());
+            let came = if let [one] = part {
+                match self.call(one, |result| read(start, result)) {
+                    Err(error) if error.origin().is_transient() => return Err(error),
+                    answer => vec![answer],
                 }
-                continue;
+            } else {
+                match self.batch_of(part, &|at, result: &str| read(start + at, result)) {
+                    Ok(part) => part,
+                    Err(error) => {
+                        self.smaller(part.len(), error)?;
+                        continue;
+                    }
+                }
+            };
+            for answer in came {
+                answers.push(answer.map(|(answer, length)| {
+                    bytes += length;
+                    answer
+                }));
             }
-            match self.batch_of(part, &|at, result: &str| read(start + at, result)) {
-                Ok(part) => answers.extend(part),
-                Err(error) => self.smaller(part.len(), error)?,
+            if bytes > MAX_BODY {
+                return Err(RpcError::TooLarge { limit: MAX_BODY });
             }
         }
         Ok(answers)

@@ -19,7 +19,7 @@ pub enum RpcError {
         status: u16,
     },
     /// No answer within the time limit.
-    #[error("no whole answer within {} s, the timeout", .limit.as_secs())]
+    #[error("no whole answer within {} s, the timeout", .limit.as_secs_f64())]
     Timeout {
         /// The time limit.
         limit: Duration,

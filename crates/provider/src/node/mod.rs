@@ -48,6 +48,9 @@ pub struct Options {
     pub parallel: usize,
     /// Blocks of one `eth_getLogs` at most; by default learnt from the node.
     pub log_range: Option<u64>,
+    /// Bytes that one operation may hold of headers' RLP, and as many of logs, and of receipts;
+    /// 2 GiB by default.
+    pub max_held: u64,
     /// What may be spent at each node; no limit by default.
     pub budget: Option<Budget>,
     /// Ends requests and waits.
@@ -64,6 +67,7 @@ impl Default for Options {
             batch: 100,
             parallel: 4,
             log_range: None,
+            max_held: 2 << 30,
             budget: None,
             stop: Stop::new(),
             on_note: None,
@@ -79,6 +83,7 @@ impl fmt::Debug for Options {
             .field("batch", &self.batch)
             .field("parallel", &self.parallel)
             .field("log_range", &self.log_range)
+            .field("max_held", &self.max_held)
             .field("budget", &self.budget)
             .finish_non_exhaustive()
     }
@@ -113,7 +118,7 @@ impl Node {
         }
     }
 
-    /// The same node, of which this ends requests and waits.
+    /// The same node, whose requests and waits this ends.
     #[must_use]
     pub fn with_stop(&self, stop: Stop) -> Self {
         let node = self.clone();

@@ -6,6 +6,7 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 
+use super::follower::Task;
 use super::records::{BLOCKS, CURSOR, FROM, Keeper, LOG, NONE, REMOVED, STARTED, lines};
 use super::world::{ASKED, Key, World};
 
@@ -33,15 +34,20 @@ struct Reader<'a> {
     is_whole: bool,
     /// Those of updates that were perhaps not acknowledged when a process was killed.
     unsure: HashSet<Key>,
+    /// Those that this process took back and did not give out again since.
+    taken_back: HashSet<Key>,
+    /// The first block that was asked for, if it was a number.
+    from: Option<u64>,
     first: Option<u64>,
     /// The last block up to which all was given out.
     last: Option<BlockRef>,
     tally: Tally,
 }
 
-/// Checks the records against all branches that there ever were. `last` is the block up to which
-/// everything was given out in the end.
-pub(crate) fn check(text: &str, keeper: Keeper, world: &World, last: BlockRef) -> Tally {
+/// Checks the records of what a task asked for against all branches that there ever were. `last` is
+/// the block up to which everything was given out in the end.
+pub(crate) fn check(text: &str, task: &Task, world: &World, last: BlockRef) -> Tally {
+    let keeper = task.keeper;
     let mut reader = Reader {
         world,
         keeper,
@@ -49,6 +55,8 @@ pub(crate) fn check(text: &str, keeper: Keeper, world: &World, last: BlockRef) -
         update: HashSet::new(),
         is_whole: false,
         unsure: HashSet::new(),
+        taken_back: HashSet::new(),
+        from: task.from,
         first: None,
         last: None,
         tally: Tally::default(),
@@ -68,6 +76,7 @@ impl Reader<'_> {
             STARTED => {
                 self.tally.started += 1;
                 self.is_whole = false;
+                self.taken_back.clear();
                 let update = self.update.drain();
                 match self.keeper {
                     Keeper::Crate => self.unsure.extend(update),
@@ -79,6 +88,7 @@ impl Reader<'_> {
                 let from = rest.parse().expect("a number");
                 let first = *self.first.get_or_insert(from);
                 assert_eq!(first, from, "each process has the same first block");
+                assert_eq!(first, self.from.unwrap_or(first), "the block that was asked for");
             }
             LOG => {
                 self.begin();
@@ -89,6 +99,11 @@ impl Reader<'_> {
                 let block = |hash: &str| self.world.blocks[&hash.parse::<B256>().expect("it")].at;
                 self.last = (rest != NONE).then(|| block(rest));
                 self.is_whole = true;
+                if let Some(last) = self.last.filter(|_| word == BLOCKS) {
+                    // Whatever left the chain was taken back before.
+                    let number = |key: &Key| self.world.blocks[&key.0].at.number;
+                    self.unsure.retain(|key| number(key) > last.number);
+                }
                 self.compare();
             }
             CURSOR => {}
@@ -119,9 +134,11 @@ impl Reader<'_> {
             self.tally.removed += 1;
             let was = self.logs.remove(&key);
             // The process that was to give it out was perhaps killed before.
-            (was.is_some(), self.keeper == Keeper::Crate && self.tally.started > 1)
+            let may_be = self.keeper == Keeper::Crate && self.tally.started > 1;
+            (was.is_some(), may_be && self.taken_back.insert(key))
         } else {
             self.tally.delivered += 1;
+            self.taken_back.remove(&key);
             let was = self.logs.insert(key, data.clone());
             (was.is_none(), self.unsure.contains(&key))
         };

@@ -58,9 +58,10 @@ which is said: what is found then holds if that block is on the chain, and exit 
 With --rpc given twice, each answer is audited by itself over one chain, and both are compared;
 headers and receipts come from whichever provider has authentic ones. Exit code 3 if either answer is
 wrong, 4 if the two are of different chains and no --anchor says which: the word of one proves
-nothing against the other. A provider that can't be reached ends the command with 1. Where only
-receipts of some blocks do not come, those blocks are undecided, and what is proven is said: that an
-answer is wrong, even if no receipts come at all. URLs and headers are secrets: of them only the host
+nothing against the other. A provider that can't be reached ends the command with 1. If receipts
+of some blocks do not come, those blocks are undecided and the rest is reported. If receipts of no
+block come, nothing is reported but a proof that an answer is wrong; without one the exit code is 1.
+URLs and headers are secrets: of them only the host
 is ever shown.
 
 JSON: status (complete | wrong | undecided), first, last, anchored_to (null: nothing is authentic),

@@ -46,8 +46,8 @@ Memory: what headers of 8,192 blocks say; receipts of some 32 MB at a time, as a
 filters has it (of one block at the least); hashes and logs of the last --keep blocks, of those that
 are final the hash of the last one only.
 
-Exits with 0 after Ctrl-C and SIGTERM, after --to and an anchor that comes after it, and with --once
-at the provider's head.
+Exits with 0 after Ctrl-C and SIGTERM, once --to is reached, and the anchor if that comes after it,
+and with --once at the provider's head.
 
 CSV: block_number, block_hash, transaction_index, transaction_hash, log_index, removed, address,
 topic0 to topic3, data; with --abi also event, and a column EVENT.ARGUMENT for each argument of each
@@ -63,8 +63,8 @@ JSON, a line each:
     argument of dynamic size there is {keccak256}
   {reorg{ancestor, hash (of the last block that stays; null: of none), blocks (how many left), logs
     (how many removed lines follow)}}
-  {anchored{number, hash}}: the chain holds an anchor: all up to it are authentic if the anchor is; of
-    the highest one in each run
+  {anchored{number, hash}}: the chain holds this anchor, so that all blocks up to it are as authentic
+    as the anchor; of several the highest, and in each run again
   {block, hash, finalized}: all lines up to and with this block are out; finalized is the newest
     final block on this chain, or null
   {blocks, receipts (of how many blocks they were looked into), logs, removed (lines of each), first,

@@ -135,6 +135,7 @@ impl Printer {
     fn start(&mut self, following: &Following, started: &Started) -> anyhow::Result<()> {
         let config = following.config();
         self.warnings.extend(self.bar.take_kept());
+        // Said with the first line already, if it holds from the first block on.
         if config.profile.at(started.from).receipts == ReceiptsScope::NotEveryLog {
             self.is_partial = true;
             self.warnings.push(partial(config.profile.name()));

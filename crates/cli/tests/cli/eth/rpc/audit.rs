@@ -214,7 +214,7 @@ fn tags_of_a_query_become_numbers() {
     for (range, words) in [
         (json!({ "fromBlock": from, "toBlock": "pending" }), "pending"),
         (json!({ "fromBlock": "latest", "toBlock": from }), "ends before it"),
-        (json!({ "blockHash": B256::repeat_byte(1) }), "no provider has the query's block"),
+        (json!({ "blockHash": B256::repeat_byte(1) }), "no node has the query's block"),
         (json!({ "blockHash": Chain::real_and(5).last().hash }), "--unfinalized"),
     ] {
         let output = ask(range);

@@ -1,0 +1,104 @@
+//! The blocks that the nodes name for a tag.
+
+use chainsieve::eth::header::BlockRef;
+use chainsieve::eth::log_query::BlockTag;
+
+use crate::error::FetchError;
+use crate::node::{Node, RpcError, named};
+use crate::warning::Warning;
+
+/// What the nodes have for a tag: one of them at least.
+pub(crate) struct Tagged<'a> {
+    tag: BlockTag,
+    blocks: Vec<(&'a Node, BlockRef)>,
+}
+
+impl<'a> Tagged<'a> {
+    /// The newest block. Nodes that do not name one are passed over, unless none does: what needs
+    /// such a node will fail there.
+    pub(crate) fn latest(nodes: &'a [Node]) -> Result<Self, FetchError> {
+        let Heard { tagged, failed, unknown } = Heard::new(nodes, BlockTag::Latest)?;
+        match failed.or(unknown).filter(|_| tagged.blocks.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(tagged),
+        }
+    }
+
+    /// The same of a tag that nodes need not know; `None` if one of them does not.
+    pub(crate) fn if_known(
+        nodes: impl IntoIterator<Item = &'a Node>,
+        tag: BlockTag,
+    ) -> Result<Option<Self>, FetchError> {
+        let Heard { tagged, failed, unknown } = Heard::new(nodes, tag)?;
+        if unknown.is_some() {
+            return Ok(None);
+        }
+        match failed.filter(|_| tagged.blocks.is_empty()) {
+            // "Internal error" is what some say of a tag that they don't know.
+            Some(FetchError::Rpc { error, .. }) if is_refusal(&error) => Ok(None),
+            Some(error) => Err(error),
+            None => Ok(Some(tagged)),
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &'a Node> {
+        self.blocks.iter().map(|(node, _)| *node)
+    }
+
+    /// The lowest block, so that each node has it, whatever another one claims.
+    pub(crate) fn lowest(&self) -> BlockRef {
+        let blocks = self.blocks.iter().map(|(_, block)| *block);
+        blocks.min_by_key(|block| block.number).expect("one node answered at least")
+    }
+
+    pub(crate) fn highest(&self) -> u64 {
+        self.blocks.iter().map(|(_, block)| block.number).max().unwrap_or_default()
+    }
+
+    /// Warns of nodes that are far behind the highest block.
+    pub(crate) fn warn(&self, warnings: &mut Vec<Warning>) {
+        let (tag, highest) = (self.tag, self.highest());
+        let lags = |block: &BlockRef| highest - block.number > Warning::MAX_LAG;
+        let lagging = self.blocks.iter().filter(|(_, block)| lags(block));
+        warnings.extend(lagging.map(|(node, block)| Warning::Lags {
+            node: node.name(),
+            tag,
+            block: block.number,
+            highest,
+        }));
+    }
+}
+
+/// What each node says of a tag.
+struct Heard<'a> {
+    tagged: Tagged<'a>,
+    /// Why the first node did not answer that did not.
+    failed: Option<FetchError>,
+    /// What the first node said that knows no such block.
+    unknown: Option<FetchError>,
+}
+
+impl<'a> Heard<'a> {
+    fn new(nodes: impl IntoIterator<Item = &'a Node>, tag: BlockTag) -> Result<Self, FetchError> {
+        let (mut blocks, mut failed, mut unknown) = (Vec::new(), None, None);
+        for node in nodes {
+            let error = match node.block(tag) {
+                Ok(block) => {
+                    blocks.push((node, block));
+                    continue;
+                }
+                Err(RpcError::Stopped) => return Err(FetchError::Stopped),
+                Err(error) => error,
+            };
+            let knows_none = !error.origin().is_transient() && is_refusal(&error);
+            let kept = if knows_none { &mut unknown } else { &mut failed };
+            kept.get_or_insert_with(|| FetchError::rpc(node.name(), named(tag), error));
+        }
+        Ok(Self { tagged: Tagged { tag, blocks }, failed, unknown })
+    }
+}
+
+/// Whether a node answered, with words in place of a block.
+fn is_refusal(error: &RpcError) -> bool {
+    matches!(error.origin(), RpcError::NotFound { .. } | RpcError::Node { .. })
+}
