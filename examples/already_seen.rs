@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::error::Error;
 
-use chainsieve::filter::{Filter, Insert, KeyHasher, RollingBloomFilter};
+use chainsieve_filter::{Filter, Insert, KeyHasher, RollingBloomFilter};
 
 const USERS: u64 = 200;
 /// Notices of each user that must not come twice.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 
-use chainsieve::filter::{BinaryFuse8, BinaryFuse8Ref, Filter, KeyHasher, Portable};
+use chainsieve_filter::{BinaryFuse8, BinaryFuse8Ref, Filter, KeyHasher, Portable};
 
 type Txid = [u8; 32];
 

@@ -12,7 +12,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error;
 
-use chainsieve::filter::{Filter, Insert, KeyHasher, RollingBloomFilter};
+use chainsieve_filter::{Filter, Insert, KeyHasher, RollingBloomFilter};
 
 const REQUESTS: u64 = 400_000;
 const ROOM: usize = 2_000; // transactions that the cache has room for

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use chainsieve::filter::{Filter, Insert, KeyHasher, SplitBlockFilter512};
+use chainsieve_filter::{Filter, Insert, KeyHasher, SplitBlockFilter512};
 
 const SEGMENTS: u64 = 20;
 const KEYS: u64 = 5_000;

@@ -19,7 +19,7 @@
 //! | [`btc::script`] | data pushes and output types as Bitcoin Core reads them |
 //! | [`btc::proof_of_work`] | a header's work against its own target and the network's limit |
 //! | `btc::descriptors` | the scripts of output descriptors (feature `descriptors`) |
-//! | [`filter`] | membership filters that know no chain, and watch sets of a hundred million keys |
+//! | `filter` | membership filters that know no chain, and watch sets of a hundred million keys (feature `filter`) |
 //! | [`hash`] | the hash functions behind the filters |
 //! | [`simd`] | the instructions that matching runs on, chosen at run time |
 //!
@@ -28,7 +28,7 @@
 //!   Without it the crate is `no_std` with `alloc`.
 //! - `btc` (default): everything under [`btc`].
 //! - `eth` (default): everything under [`eth`].
-//! - `filter` (default): everything under [`filter`].
+//! - `filter`: the package `chainsieve-filter`, as `filter`.
 //! - `era`: era1 and ere archives, in `eth::files`.
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
 //! - `alloy-rpc`: queries, logs, headers and receipts from the types of `alloy-rpc-types-eth`,
@@ -43,30 +43,31 @@
 
 extern crate alloc;
 
-#[cfg(any(feature = "btc", feature = "eth", feature = "filter"))]
-#[cfg_attr(
-    all(feature = "filter", not(any(test, feature = "btc"))),
-    expect(dead_code, reason = "the filters use some of the operations")
-)]
-mod bits;
 #[cfg(feature = "btc")]
 pub mod btc;
 #[cfg(feature = "eth")]
 pub mod eth;
-#[cfg(feature = "filter")]
-pub mod filter;
-pub mod hash;
-#[cfg(any(feature = "btc", feature = "eth", feature = "filter"))]
-#[cfg_attr(
-    not(any(test, all(feature = "std", feature = "btc", feature = "eth", feature = "filter"))),
-    expect(dead_code, reason = "each chain and the index use some of the operations")
-)]
-pub mod simd;
+
+/// The hash functions of the filters.
+pub mod hash {
+    pub use chainsieve_lanes::hash::murmur3_32;
+    #[cfg(feature = "btc")]
+    pub use chainsieve_lanes::hash::{SipKey, siphash_2_4};
+    #[cfg(feature = "eth")]
+    pub use chainsieve_lanes::hash::{keccak256, keccak256_each};
+}
+
+/// The instructions that matching runs on, chosen at run time.
+pub mod simd {
+    pub use chainsieve_lanes::simd::Backend;
+}
 
 #[cfg(feature = "eth")]
 pub use alloy_primitives;
 #[cfg(feature = "btc")]
 pub use bitcoin;
+#[cfg(feature = "filter")]
+pub use chainsieve_filter as filter;
 #[cfg(feature = "btc")]
 pub use secp256k1;
 

@@ -2,7 +2,7 @@
 //!
 //! Without the variable these tests say so and pass; with `CI` set they fail instead.
 
-#[path = "filters/binomial.rs"]
+#[path = "../crates/filter/tests/filters/binomial.rs"]
 #[expect(clippy::cast_precision_loss, reason = "counts become rates")]
 mod binomial;
 #[path = "corpus/bip158.rs"]

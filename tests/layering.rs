@@ -1,18 +1,31 @@
-//! The house keeps its shape: imports point down, `unsafe` stays in `simd` and in
-//! one line that maps files.
+//! The house keeps its shape: imports point down, between packages and within them; `unsafe` stays
+//! in `lanes` and in one line that maps files.
 //!
 //! Each rule is a function from a file's path and text to its violations, tried first on small
 //! texts that break it.
 
 use std::path::{Path, PathBuf};
 
-/// What a top-level module of the library may use of the others.
+/// What the sources of a package may use of our other packages; their paths begin with this. The
+/// first entry that fits holds.
+const PACKAGES: [(&str, &[&str]); 7] = [
+    ("crates/lanes/src", &[]),
+    ("crates/filter/src", &["chainsieve_lanes"]),
+    ("src/lib.rs", &["chainsieve_lanes", "chainsieve_filter"]),
+    ("src", &["chainsieve_lanes"]),
+    ("crates/client/src", &["chainsieve"]),
+    ("crates/provider/src", &["chainsieve"]),
+    (
+        "crates/cli/src",
+        &["chainsieve", "chainsieve_client", "chainsieve_filter", "chainsieve_provider"],
+    ),
+];
+
+/// What a top-level module of two packages may use of the others in it.
 fn may_use(module: &str) -> Option<&'static [&'static str]> {
     Some(match module {
-        "simd" => &[],
+        "simd" | "btc" | "eth" => &[],
         "bits" | "hash" => &["simd"],
-        "filter" => &["simd", "bits", "hash"],
-        "btc" | "eth" => &["simd", "bits", "hash", "filter"],
         _ => return None,
     })
 }
@@ -69,7 +82,27 @@ fn identifier(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// Imports that do not point down. `path` is relative to `src`.
+/// Names of our packages that a source may not use.
+fn upward_packages(path: &Path, text: &str) -> Vec<String> {
+    let Some((_, allowed)) = PACKAGES.iter().find(|(start, _)| path.starts_with(start)) else {
+        return Vec::new();
+    };
+    let code = code_of(text);
+    let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let ours = |word: &&str| *word == "chainsieve" || word.starts_with("chainsieve_");
+    // A package may name itself.
+    let own = path.components().nth(1).map(|name| name.as_os_str().to_string_lossy().into_owned());
+    let own = own.filter(|_| path.starts_with("crates")).map(|name| format!("chainsieve_{name}"));
+    let mut wrong: Vec<String> = words
+        .filter(ours)
+        .filter(|word| !allowed.contains(word) && own.as_deref() != Some(*word))
+        .map(|word| format!("{}: uses {word}", path.display()))
+        .collect();
+    wrong.dedup();
+    wrong
+}
+
+/// Imports within a package that do not point down. `path` is relative to its `src`.
 fn upward_imports(path: &Path, text: &str) -> Vec<String> {
     let module = path.components().next().expect("a file").as_os_str().to_string_lossy();
     let module = module.trim_end_matches(".rs");
@@ -111,7 +144,9 @@ fn runs_of_super(code: &str) -> Vec<usize> {
     code.split("super::").skip(1).map(count).collect()
 }
 
-/// The one file outside `src/simd` that may hold `unsafe`: a line that maps a sealed segment.
+/// Where `unsafe` may stand.
+const LANES: &str = "crates/lanes/src/simd";
+/// The one file elsewhere that may hold it: a line that maps a sealed segment.
 const MAPS: &str = "crates/cli/src/eth/index/mapped.rs";
 
 /// How often `unsafe` stands in the code as a word.
@@ -120,10 +155,10 @@ fn count_unsafe(text: &str) -> usize {
     code_of(text).split(|c| !is_word(c)).filter(|word| *word == "unsafe").count()
 }
 
-/// `unsafe` anywhere but in `src/simd`, and more than the one line that maps.
-fn unsafe_outside_simd(path: &Path, text: &str) -> Vec<String> {
+/// `unsafe` anywhere but in the lanes, and more than the one line that maps.
+fn unsafe_outside_lanes(path: &Path, text: &str) -> Vec<String> {
     let count = count_unsafe(text);
-    if path.starts_with("src/simd") || count == 0 {
+    if path.starts_with(LANES) || count == 0 {
         return Vec::new();
     }
     if path == Path::new(MAPS) {
@@ -131,7 +166,7 @@ fn unsafe_outside_simd(path: &Path, text: &str) -> Vec<String> {
         let message = format!("{MAPS}: unsafe {count} times, or without its reasons");
         return if count == 1 && documented { Vec::new() } else { vec![message] };
     }
-    vec![format!("{}: unsafe outside src/simd", path.display())]
+    vec![format!("{}: unsafe outside {LANES}", path.display())]
 }
 
 /// Satellites use the public library only: nothing of its source by path.
@@ -173,12 +208,18 @@ fn assert_none(violations: &[String]) {
 
 #[test]
 fn imports_point_down() {
-    let files = rust_files("src");
-    assert!(files.len() > 10, "too few files to be the library: {}", files.len());
     let mut wrong = Vec::new();
-    for (path, text) in &files {
-        let path = path.strip_prefix("src").expect("under src");
-        wrong.extend(upward_imports(path, text));
+    for package in ["src", "crates/lanes/src"] {
+        let files = rust_files(package);
+        assert!(files.len() > 10, "too few files to be {package}: {}", files.len());
+        for (path, text) in &files {
+            wrong.extend(upward_imports(path.strip_prefix(package).expect("under it"), text));
+        }
+    }
+    for (package, _) in PACKAGES.into_iter().filter(|(path, _)| path.ends_with("src")) {
+        let files = rust_files(package);
+        assert!(!files.is_empty(), "no files in {package}");
+        wrong.extend(files.iter().flat_map(|(path, text)| upward_packages(path, text)));
     }
     let satellites = rust_files("crates");
     assert!(!satellites.is_empty(), "no satellite crates");
@@ -191,19 +232,33 @@ fn upward_imports_are_found() {
     let wrong = |path: &str, text: &str| upward_imports(Path::new(path), text).len();
     assert_eq!(wrong("hash/murmur3.rs", "use crate::btc::script::ops;"), 1);
     assert_eq!(wrong("simd/mod.rs", "use crate::hash::murmur3_32;"), 1);
-    assert_eq!(wrong("eth/bloom.rs", "use crate::{hash::keccak, btc::script};"), 1);
+    assert_eq!(wrong("eth/bloom.rs", "use crate::{eth::scan, btc::script};"), 1);
     assert_eq!(wrong("eth/bloom.rs", "fn f() { crate::btc::f() }"), 1);
-    assert_eq!(wrong("btc/script.rs", "use crate::{\n    eth::{bloom, scan},\n    simd,\n};"), 1);
+    assert_eq!(wrong("btc/script.rs", "use crate::{\n    eth::{bloom, scan},\n    btc,\n};"), 1);
     assert_eq!(wrong("btc/bip37/mod.rs", "use super::super::eth::bloom;"), 1);
     assert_eq!(wrong("btc/bip37/sizing.rs", "use super::super::super::eth;"), 1);
     assert_eq!(wrong("hash/mod.rs", "use super::btc;"), 1);
     assert_eq!(wrong("wallet/mod.rs", ""), 1, "a module without a layer");
 
-    assert_eq!(wrong("btc/script.rs", "use crate::{hash::murmur3_32, btc::bip37, filter};"), 0);
+    assert_eq!(wrong("btc/script.rs", "use crate::{btc::bip37};"), 0);
     assert_eq!(wrong("btc/bip37/sizing.rs", "use super::super::script::ops;"), 0);
     assert_eq!(wrong("btc/bip37/mod.rs", "use super::script::ops;"), 0);
     assert_eq!(wrong("hash/mod.rs", "// not crate::btc\nconst S: &str = \"crate::btc\";"), 0);
     assert_eq!(wrong("lib.rs", "pub use crate::btc::bip37;"), 0);
+
+    let wrong = |path: &str, text: &str| upward_packages(Path::new(path), text).len();
+    assert_eq!(wrong("crates/lanes/src/hash/mod.rs", "use chainsieve::btc;"), 1);
+    assert_eq!(wrong("crates/filter/src/any.rs", "use chainsieve::hash;"), 1);
+    assert_eq!(wrong("src/btc/script.rs", "use chainsieve_client::Client;"), 1);
+    assert_eq!(wrong("src/btc/script.rs", "use chainsieve_filter::Filter;"), 1);
+    assert_eq!(wrong("src/lib.rs", "pub use chainsieve_filter as filter;"), 0);
+    assert_eq!(wrong("crates/client/src/lib.rs", "use chainsieve_lanes::simd;"), 1);
+    assert_eq!(wrong("crates/filter/src/any.rs", "use chainsieve_lanes::simd;"), 0);
+    assert_eq!(wrong("crates/filter/src/any.rs", "// of chainsieve_client"), 0);
+    assert_eq!(
+        wrong("crates/client/src/lib.rs", "pub use chainsieve; use chainsieve_client::A;"),
+        0
+    );
 
     let includes = "#[path = \"../../../src/btc/script.rs\"]\nmod script;";
     assert_eq!(reaches_into_the_library(Path::new("crates/cli/src/main.rs"), includes).len(), 1);
@@ -211,20 +266,20 @@ fn upward_imports_are_found() {
 
 /// Test binaries may count allocations, which takes an `unsafe impl`: they are not the library.
 #[test]
-fn unsafe_is_in_simd_and_one_line_that_maps() {
+fn unsafe_is_in_lanes_and_one_line_that_maps() {
     let files = ["src", "crates", "examples"].into_iter().flat_map(rust_files);
-    let wrong: Vec<_> = files.flat_map(|(path, text)| unsafe_outside_simd(&path, &text)).collect();
+    let wrong: Vec<_> = files.flat_map(|(path, text)| unsafe_outside_lanes(&path, &text)).collect();
     assert_none(&wrong);
 
     let text = "let x = unsafe { *p };";
-    assert_eq!(unsafe_outside_simd(Path::new("src/hash/murmur3.rs"), text).len(), 1);
-    assert_eq!(unsafe_outside_simd(Path::new("src/simd/avx2.rs"), text).len(), 0);
+    assert_eq!(unsafe_outside_lanes(Path::new("src/hash/murmur3.rs"), text).len(), 1);
+    assert_eq!(unsafe_outside_lanes(Path::new("crates/lanes/src/simd/avx2.rs"), text).len(), 0);
     let line =
         "// SAFETY: sealed\n#[expect(unsafe_code, reason = \"\")]\nlet x = unsafe { m() };\n";
-    assert_eq!(unsafe_outside_simd(Path::new(MAPS), line).len(), 0);
-    assert_eq!(unsafe_outside_simd(Path::new(MAPS), &line.repeat(2)).len(), 1);
-    assert_eq!(unsafe_outside_simd(Path::new(MAPS), text).len(), 1);
-    assert_eq!(unsafe_outside_simd(Path::new("crates/cli/src/eth/mapped.rs"), line).len(), 1);
+    assert_eq!(unsafe_outside_lanes(Path::new(MAPS), line).len(), 0);
+    assert_eq!(unsafe_outside_lanes(Path::new(MAPS), &line.repeat(2)).len(), 1);
+    assert_eq!(unsafe_outside_lanes(Path::new(MAPS), text).len(), 1);
+    assert_eq!(unsafe_outside_lanes(Path::new("crates/cli/src/eth/mapped.rs"), line).len(), 1);
     let prose = "// unsafe\nconst S: &str = \"unsafe\"; #![deny(unsafe_code)]";
-    assert_eq!(unsafe_outside_simd(Path::new("src/lib.rs"), prose).len(), 0);
+    assert_eq!(unsafe_outside_lanes(Path::new("src/lib.rs"), prose).len(), 0);
 }

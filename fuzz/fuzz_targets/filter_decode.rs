@@ -2,7 +2,7 @@
 //! or a filter that answers one by one as it answers in a batch, and whose bytes are the same ones.
 #![no_main]
 
-use chainsieve::filter::{AnyFilter, KeyHasher};
+use chainsieve_filter::{AnyFilter, KeyHasher};
 use libfuzzer_sys::fuzz_target;
 
 const CHECKSUM: usize = 8;

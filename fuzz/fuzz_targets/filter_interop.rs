@@ -2,9 +2,9 @@
 //! asked, and whose bytes are read to the same filter.
 #![no_main]
 
-use chainsieve::filter::interop::guava::GuavaBloomFilter;
-use chainsieve::filter::interop::{parquet, xor_singleheader};
-use chainsieve::filter::{BinaryFuse, Filter, FuseFingerprint, KeyHasher};
+use chainsieve_filter::interop::guava::GuavaBloomFilter;
+use chainsieve_filter::interop::{parquet, xor_singleheader};
+use chainsieve_filter::{BinaryFuse, Filter, FuseFingerprint, KeyHasher};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

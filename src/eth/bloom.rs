@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Bloom, FixedBytesSliceExt as _, LogData};
 
-use crate::hash::{keccak256, keccak256_each};
-use crate::simd::Backend;
+use chainsieve_lanes::hash::{keccak256, keccak256_each};
+use chainsieve_lanes::simd::Backend;
 
 /// Length of a filter in bytes.
 pub const BYTES: usize = 256;

@@ -11,13 +11,13 @@
 use alloc::vec::Vec;
 
 use alloy_primitives::Bloom;
+use chainsieve_lanes::simd::Backend;
 
 use super::bloom::{self, BitPositions};
 use super::fill::FillHistogram;
 use super::header::{ChainBlock, HeaderChain};
 use super::log_query::CompiledQuery;
 use super::scan;
-use crate::simd::Backend;
 
 /// Gas used for each receipt: 564.8 million over 5,469 receipts of mainnet.
 const GAS_PER_RECEIPT: f64 = 103_000.0;
@@ -296,8 +296,9 @@ fn distinct(positions: &mut Vec<u16>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use chainsieve_lanes::hash::keccak256;
+
     use super::*;
-    use crate::hash::keccak256;
     use alloy_primitives::hex;
     use bloom::positions;
 

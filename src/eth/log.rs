@@ -9,6 +9,7 @@ use core::fmt;
 
 use alloy_primitives::{Address, B256, Bytes, Log, U64};
 use alloy_rlp::Encodable as _;
+use chainsieve_lanes::hash::keccak256;
 use serde::de::{DeserializeSeed as _, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -16,7 +17,6 @@ use crate::eth::json::{
     self, Fields, ObjectOf, Place, Prefix, Shape, ValueProblem, fixed_bytes, number,
 };
 use crate::eth::log_query::MAX_TOPICS;
-use crate::hash::keccak256;
 
 /// A log and what its source says of its place. Nothing of it is verified by being here.
 ///

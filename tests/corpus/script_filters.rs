@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use chainsieve::bitcoin::{Block, consensus};
-use chainsieve::filter::{
+use chainsieve_filter::{
     BinaryFuse8, BloomFilter, CuckooFilter12, Filter, Insert, KeyHasher, RibbonFilter,
     SplitBlockFilter512,
 };

@@ -6,6 +6,7 @@ use std::vec::Vec;
 use bitcoin::bip158::FilterHash;
 use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::message_filter::CFilter;
+use chainsieve_lanes::hash::{SipKey, siphash_2_4};
 
 use super::claims::Claims;
 use super::inspections::Inspections;
@@ -19,7 +20,6 @@ use super::{
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
-use crate::hash::{SipKey, siphash_2_4};
 
 /// A bulk request stays inside its interval, and so inside what one request may ask for.
 const _: () = assert!(MAX_FILTERS >= CHECKPOINT_INTERVAL && MAX_FILTERS > 0);

@@ -7,11 +7,11 @@ use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::hashes::{Hash as _, sha256d};
 use bitcoin::opcodes::all::OP_RETURN;
 use bitcoin::{Block, BlockHash, OutPoint, Script, ScriptBuf, Transaction, Txid};
+use chainsieve_lanes::hash::SipKey;
 use thiserror::Error;
 
 use super::gcs::{self, Acceptance, EncodeError, GcsError, GcsFilter, GcsParams};
 use crate::btc::raw::{Part, RawError, Reader};
-use crate::hash::SipKey;
 
 /// A basic filter and the block that it is of. Whether the bytes are a filter is found out when
 /// they are read.

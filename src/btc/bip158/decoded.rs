@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use chainsieve_lanes::simd::Backend;
+
 use super::gcs::{GcsError, GcsFilter};
 use super::scripts::PreparedScripts;
 use super::values::Values;
-use crate::simd::Backend;
 
 /// The values of a filter: for a recovery that reveals one script after the other, and for many
 /// wallets.

@@ -7,13 +7,13 @@ mod tests;
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::bits::bit_stream::BitReader;
+use chainsieve_lanes::bits::golomb_rice;
+use chainsieve_lanes::hash::{SipKey, siphash_2_4};
+use chainsieve_lanes::simd::Backend;
 use thiserror::Error;
 
-use crate::bits::bit_stream::BitReader;
-use crate::bits::golomb_rice;
 use crate::btc::compact_size::{FieldError, MAX_SIZE, take_compact_size};
-use crate::hash::{SipKey, siphash_2_4};
-use crate::simd::Backend;
 
 pub use encode::{EncodeError, MAX_ENCODED_BITS, encode, encode_on};
 pub use params::{GcsParams, GcsParamsError};

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::simd::Backend;
+
 use super::gcs::{GcsError, GcsFilter};
 use super::scripts::PreparedScripts;
 use super::values::Values;
-use crate::simd::Backend;
 
 /// Matches filters one after the other, and keeps the working memory between them.
 ///

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::{ControlFlow, Range};
 
-use crate::hash::{Packed, SipKey};
-use crate::simd::Backend;
+use chainsieve_lanes::hash::{Packed, SipKey};
+use chainsieve_lanes::simd::Backend;
 
 /// A set of scripts to look for, in the order of insertion: packed for hashing once, as each
 /// filter hashes them under a key of its own.
@@ -109,9 +109,10 @@ impl<S: AsRef<[u8]>> FromIterator<S> for PreparedScripts {
 mod tests {
     use core::ops::ControlFlow;
 
+    use chainsieve_lanes::hash::{SipKey, siphash_2_4};
+    use chainsieve_lanes::simd::Backend;
+
     use super::PreparedScripts;
-    use crate::hash::{SipKey, siphash_2_4};
-    use crate::simd::Backend;
 
     const KEY: SipKey = SipKey { k0: 3, k1: 7 };
 

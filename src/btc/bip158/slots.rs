@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::hash::Packed;
+use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
+
 use super::gcs::scale;
-use crate::hash::Packed;
-use crate::simd::{Backend, Kernel, Lanes};
 
 /// The range of a filter cut into slots of equal width, a power of two. Most have no value.
 #[derive(Debug, Clone, Default)]

@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 use core::ops::{ControlFlow, Range};
 
+use chainsieve_lanes::hash::{Packed, SipKey, siphash_2_4};
+use chainsieve_lanes::simd::Backend;
+
 use super::gcs::{GcsError, GcsFilter, scale};
 use super::scripts::PreparedScripts;
 use super::slots::Slots;
-use crate::hash::{Packed, SipKey, siphash_2_4};
-use crate::simd::Backend;
 
 /// The values of a filter, and where they stand if many scripts are to be asked.
 #[derive(Debug, Clone, Default)]

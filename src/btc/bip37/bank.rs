@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use bitcoin::Transaction;
+use chainsieve_lanes::simd::Backend;
 
 use super::bit_array::BitArray;
 use super::probe::bank::{Rows, SHARD, Shard};
@@ -19,7 +20,6 @@ use super::{
     AddedData, BlockElements, BloomFilter, Elements, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE,
     MAX_HASH_FUNCS, MatchReason, PayloadError, TxMatch,
 };
-use crate::simd::Backend;
 
 /// Why a bank refuses a peer's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Transaction};
+use chainsieve_lanes::simd::Backend;
 
 use super::bit_array::BitArray;
 use super::probe::bank::Rows;
@@ -13,7 +14,6 @@ use super::{
     AddedData, BlockElements, BloomFilter, Elements, MatchReason, PayloadError, TxMatch, UpdateMode,
 };
 use super::{BankError, FilterBank};
-use crate::simd::Backend;
 
 fn block(height: u32) -> Block {
     let file = match height {

@@ -4,12 +4,12 @@ use core::fmt;
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, PubkeyHash, PublicKey, Script};
+use chainsieve_lanes::simd::Backend;
 
 use super::bit_array::BitArray;
 use super::probe::{self, FilterView, Params};
 use super::sizing::{SizingError, core_sizing, ln, powf};
 use crate::btc::script::pushes;
-use crate::simd::Backend;
 
 /// What a filter inserts when an output matches: the low two bits of its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

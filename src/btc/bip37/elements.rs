@@ -7,12 +7,12 @@ use bitcoin::block::Header;
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Transaction, Txid};
+use chainsieve_lanes::hash::sha256d::{Message, sha256d_each};
+use chainsieve_lanes::simd::Backend;
 
 use super::probe::tiles::{MAX_BLOCKS, Tiles};
 use crate::btc::raw::{Part, RawError, Reader};
 use crate::btc::script::{ScriptType, pushes};
-use crate::hash::sha256d::{Message, sha256d_each};
-use crate::simd::Backend;
 
 /// The elements of transactions: their ids, the non-empty data pushes of their scripts, the
 /// outpoints that they spend.

@@ -17,6 +17,8 @@ use bitcoin::block::Header;
 use bitcoin::consensus::encode::{MAX_VEC_SIZE, deserialize, serialize};
 use bitcoin::hashes::Hash as _;
 use bitcoin::{TxMerkleNode, Txid};
+use chainsieve_lanes::hash::sha256d::{Message, sha256d_each};
+use chainsieve_lanes::simd::Backend;
 
 use super::PayloadError;
 use super::payload::nothing_left;
@@ -24,8 +26,6 @@ use crate::btc::compact_size::{
     put_length, put_var_bytes, take, take_chunks, take_length, take_var_bytes,
 };
 use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage};
-use crate::hash::sha256d::{Message, sha256d_each};
-use crate::simd::Backend;
 
 /// A header with the part of its merkle tree that leads to matched transactions.
 ///
@@ -306,10 +306,10 @@ impl core::error::Error for MerkleBlockError {}
 mod tests {
     use bitcoin::Txid;
     use bitcoin::hashes::Hash as _;
+    use chainsieve_lanes::simd::Backend;
 
     use super::hash_unmatched;
     use crate::btc::merkle_tree::node;
-    use crate::simd::Backend;
 
     /// Every backend, against hashing each node from its leaves.
     #[test]

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
 
 use bitcoin::{BlockHash, OutPoint};
+use chainsieve_lanes::simd::Backend;
 
 use super::filter_cache;
 use super::follower::{Action, Event, Turn, blocks_that_left};
@@ -22,7 +23,6 @@ use crate::btc::bip158::{
 use crate::btc::headers::{ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::wallet::{Outcome, Watch};
-use crate::simd::Backend;
 
 /// Bytes of blocks that are held. Over them, blocks are scanned out of order, and what that may
 /// miss is asked again.

@@ -7,6 +7,7 @@ use core::cmp::Ordering;
 use core::ops::RangeInclusive;
 
 use alloy_primitives::{B256, Bytes};
+use chainsieve_lanes::hash::keccak256;
 
 use super::blocks::Blocks;
 use super::proof::{lacks, may_ask_for};
@@ -16,7 +17,6 @@ use crate::eth::chain_profile::ReceiptsScope;
 use crate::eth::header::HeaderChain;
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::ResolvedBlocks;
-use crate::hash::keccak256;
 
 /// A log whose block is one of those that were asked for.
 #[derive(Debug, Clone, Copy)]

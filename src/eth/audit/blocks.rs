@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use alloy_primitives::{B256, Bloom};
+use chainsieve_lanes::simd::Backend;
 
 use super::{Question, Undecidable, Verdict};
 use crate::eth::chain_profile::{ChainProfile, ReceiptsScope};
 use crate::eth::header::HeaderChain;
 use crate::eth::scan;
-use crate::simd::Backend;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {

@@ -5,6 +5,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use alloy_primitives::B256;
+use chainsieve_lanes::simd::Backend;
 
 use super::Certificate;
 use crate::eth::audit::{
@@ -16,7 +17,6 @@ use crate::eth::header::{ChainError, HeaderChain, HeaderView};
 use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use crate::eth::receipts::{BlockReceipts, ReceiptsError};
-use crate::simd::Backend;
 
 /// What a verifier brings: nothing of it is taken from a certificate.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,7 @@ use alloy_rlp::Header as RlpHeader;
 use snap::read::FrameDecoder;
 
 use super::error::{FileError, FileProblem, Position};
-use super::header_reader::MAX_HEADER;
+use super::format::MAX_HEADER;
 use super::input::Input;
 use crate::eth::header::HeaderView;
 

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::archive::{Archive, EntryKind, Head};
 use super::error::{FileError, FileProblem, IndexProblem, Position};
-use super::header_reader::MAX_HEADER;
+use super::format::MAX_HEADER;
 use super::input::Input;
 use crate::eth::header::HeaderView;
 

@@ -12,6 +12,10 @@ use super::input::Input;
 /// What some editors put at the start of a text.
 pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
+/// Length in bytes up to which a file is believed that something is a header. Real ones are far
+/// shorter: the extra data has at most 32 bytes on mainnet, and some hundreds elsewhere.
+pub const MAX_HEADER: u64 = 64 << 10;
+
 /// Bytes that show a format, white space at the start of a text apart.
 const ENOUGH: usize = 4;
 
@@ -60,24 +64,30 @@ impl FileFormat {
     }
 }
 
-/// What the next bytes of `input` are written in.
-pub(super) fn of<R: Read>(input: &mut Input<R>) -> Result<FileFormat, FileError> {
-    let position = input.position();
-    let mut wanted = ENOUGH;
-    loop {
-        let start = input.peek_at_least(wanted)?;
-        let Some(&first) = start.first() else {
-            return Err(FileError::new(position, FileProblem::Empty));
-        };
-        if let Some(format) = FileFormat::detect(start) {
-            return Ok(format);
+impl<R: Read> Input<R> {
+    /// What the next bytes are written in. Consumes nothing.
+    ///
+    /// # Errors
+    /// [`FileProblem::Empty`],
+    /// [`FileProblem::UnknownFormat`], and errors of the reader.
+    pub fn format(&mut self) -> Result<FileFormat, FileError> {
+        let position = self.position();
+        let mut wanted = ENOUGH;
+        loop {
+            let start = self.peek_at_least(wanted)?;
+            let Some(&first) = start.first() else {
+                return Err(FileError::new(position, FileProblem::Empty));
+            };
+            if let Some(format) = FileFormat::detect(start) {
+                return Ok(format);
+            }
+            let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start);
+            if start.len() < wanted || !text.trim_ascii_start().is_empty() {
+                return Err(FileError::new(position, FileProblem::UnknownFormat { first }));
+            }
+            // Nothing but white space so far. The buffer ends this: it never gets longer.
+            wanted = start.len() + 1;
         }
-        let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start);
-        if start.len() < wanted || !text.trim_ascii_start().is_empty() {
-            return Err(FileError::new(position, FileProblem::UnknownFormat { first }));
-        }
-        // Nothing but white space so far. The buffer ends this: it never gets longer.
-        wanted = start.len() + 1;
     }
 }
 

@@ -4,6 +4,8 @@ use core::iter::FusedIterator;
 use core::ops::{Bound, RangeBounds};
 use std::io::Read;
 
+use chainsieve_lanes::simd::Backend;
+
 #[cfg(feature = "era")]
 use super::archive_headers::ArchiveHeaders;
 use super::error::{FileError, FileProblem, Position};
@@ -13,11 +15,6 @@ use super::input::Input;
 use super::json_headers::JsonHeaders;
 use super::rlp::RlpHeaders;
 use crate::eth::header::{ChainError, HeaderBuf, HeaderChain, HeaderView};
-use crate::simd::Backend;
-
-/// Length in bytes up to which a file is believed that something is a header. Real ones are far
-/// shorter: the extra data has at most 32 bytes on mainnet, and some hundreds elsewhere.
-pub const MAX_HEADER: u64 = 64 << 10;
 
 /// Limits of a batch, so that memory stays bounded.
 const BATCH_HEADERS: usize = 8192;
@@ -29,7 +26,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// returns thousands at once, to be linked and scanned without hashing each by itself.
 ///
 /// Memory is bounded: a batch has at most 8192 headers, and at most 8 MiB and a header. A header
-/// has at most [`MAX_HEADER`] bytes, and a JSON value, such as a block with its transactions, at
+/// has at most [`MAX_HEADER`](super::MAX_HEADER) bytes, and a JSON value, such as a block with its transactions, at
 /// most 64 MiB. An archive may hold several archives, concatenated; the index of each is checked
 /// against the headers that were read, and its accumulator is not: links by parent hash show more.
 ///

@@ -3,7 +3,6 @@
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
 use super::error::{FileError, Position};
-use super::format::{self, FileFormat};
 
 /// Large enough that the system is rarely asked.
 const BUFFER: usize = 256 << 10;
@@ -41,15 +40,6 @@ impl<R: Read> Input<R> {
     /// Number of bytes left, where that is known before the end.
     pub fn left(&self) -> Option<u64> {
         Some(self.length?.saturating_sub(self.offset))
-    }
-
-    /// What the next bytes are written in. Consumes nothing.
-    ///
-    /// # Errors
-    /// [`FileProblem::Empty`](super::FileProblem::Empty),
-    /// [`FileProblem::UnknownFormat`](super::FileProblem::UnknownFormat), and errors of the reader.
-    pub fn format(&mut self) -> Result<FileFormat, FileError> {
-        format::of(self)
     }
 
     /// The next bytes: at least `count` of them unless the input ends before, or the buffer is

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{FileError, FileProblem, Position};
-use super::header_reader::MAX_HEADER;
+use super::format::MAX_HEADER;
 use super::input::Input;
 use super::json_values::{JsonValue, JsonValues};
 use crate::eth::header::{HeaderBuf, HeaderView, JsonHeaderError};

@@ -27,7 +27,7 @@ mod rlp;
 #[cfg(feature = "era")]
 pub use archive::{Archive, BlockEntries, Entry, EntryKind, body_transactions};
 pub use error::{FileError, FileProblem, IndexProblem, Position};
-pub use format::{FileFormat, UnknownFormatName};
-pub use header_reader::{HeaderBatch, HeaderReader, MAX_HEADER};
+pub use format::{FileFormat, MAX_HEADER, UnknownFormatName};
+pub use header_reader::{HeaderBatch, HeaderReader};
 pub use input::Input;
 pub use json_values::{JsonValue, JsonValues};

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::error::{FileError, FileProblem, Position};
-use super::header_reader::MAX_HEADER;
+use super::format::MAX_HEADER;
 use super::input::Input;
 
 pub(super) struct RlpHeaders<R> {

@@ -7,16 +7,17 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use alloy_trie::EMPTY_ROOT_HASH;
+use chainsieve_lanes::simd::Backend;
 
 use super::anchors::Anchors;
 use super::blocks::{Block, Blocks, Work};
+use super::refused::Refused;
+use super::rules::Rules;
 use super::{AnswerError, Fault, receipts};
-use crate::eth::chain_profile::{ChainProfile, ReceiptsScope, Stretch};
+use crate::eth::chain_profile::{ReceiptsScope, Stretch};
 use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, HeaderChain};
-use crate::eth::log_query::{LogQuery, Semantics};
 use crate::eth::receipts::BlockReceipts;
 use crate::eth::scan::QuerySet;
-use crate::simd::Backend;
 
 /// Headers requested at a time.
 const HEADERS: u64 = 8192;
@@ -24,24 +25,6 @@ const HEADERS: u64 = 8192;
 const INDEXED: u64 = 1 << 20;
 /// Estimated bytes of receipts in JSON that are requested at a time.
 const RECEIPTS: u64 = 32 << 20;
-
-/// What is followed, all of it known.
-#[derive(Debug, Clone)]
-pub(super) struct Rules {
-    /// A log is wanted if any of them wants it.
-    pub(super) queries: Vec<LogQuery>,
-    pub(super) semantics: Semantics,
-    pub(super) profile: ChainProfile,
-    /// The first header that is linked: before `from` where an anchor is.
-    pub(super) start: u64,
-    /// The first block whose logs are wanted.
-    pub(super) from: u64,
-    pub(super) to: Option<u64>,
-    pub(super) confirmations: u64,
-    pub(super) keep: usize,
-    /// Up to this block an index says which blocks are candidates.
-    pub(super) index_to: Option<u64>,
-}
 
 /// What the chain needs to go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,33 +72,6 @@ pub(super) enum Seen {
     Lagging,
     /// On another branch.
     Branch,
-}
-
-/// Why something that came is of no use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// Another answer may be better.
-    Answer(Box<AnswerError>),
-    /// Nothing helps.
-    Fault(Box<Fault>),
-}
-
-impl From<Fault> for Refused {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(Box::new(fault))
-    }
-}
-
-impl From<Box<Fault>> for Refused {
-    fn from(fault: Box<Fault>) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<AnswerError> for Refused {
-    fn from(error: AnswerError) -> Self {
-        Self::Answer(Box::new(error))
-    }
 }
 
 /// Headers of another branch, down to the chain that is followed.

@@ -12,9 +12,10 @@ use thiserror::Error;
 
 use super::anchors::Anchors;
 use super::blocks::Block;
-use super::chain::{Batch, Chain, Refused, Seen, Want};
+use super::chain::{Batch, Chain, Seen, Want};
 use super::cursor::{Cursor, Subject};
 use super::pace::Pace;
+use super::refused::Refused;
 use super::start::{Next, Start};
 use super::{
     Action, Answer, AnswerError, Config, Event, Failure, Fault, NextBlocks, Note, Question,

@@ -34,6 +34,8 @@ mod cursor;
 mod machine;
 mod pace;
 mod receipts;
+mod refused;
+mod rules;
 mod start;
 
 use alloc::string::String;

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use alloy_primitives::Log;
 
 use super::blocks::Wanted;
-use super::chain::{Refused, Rules};
+use super::refused::Refused;
+use super::rules::Rules;
 use super::{AnswerError, Fault};
 use crate::eth::bloom::BloomView;
 use crate::eth::forecast;

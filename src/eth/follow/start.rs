@@ -4,8 +4,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::chain::Rules;
 use super::cursor::{Cursor, Subject};
+use super::rules::Rules;
 use super::{Config, Fault, Indexed, Note, Question, Source};
 use crate::eth::chain_profile::Stretch;
 use crate::eth::header::{BlockRef, HeaderBuf};

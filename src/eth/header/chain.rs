@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use alloy_primitives::{B256, Bloom};
+use chainsieve_lanes::hash::keccak256_each;
+use chainsieve_lanes::simd::Backend;
 
 use super::{BlockRef, HeaderBuf, HeaderError, HeaderView};
 use crate::eth::bloom::BloomView;
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan;
-use crate::hash::keccak256_each;
-use crate::simd::Backend;
 
 /// Why a header does not go on with a chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

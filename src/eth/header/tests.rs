@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use alloy_consensus::Header as AlloyHeader;
 use alloy_primitives::{Address, B256, Bloom, BloomInput, U256, address, hex};
 use alloy_rlp::Decodable as _;
+use chainsieve_lanes::simd::Backend;
 
 use super::*;
 use crate::eth::log_query::LogQuery;
-use crate::simd::Backend;
 
 pub(super) struct Known {
     pub(super) chain: String,
@@ -124,7 +124,7 @@ fn fields_of_later_forks_are_kept_and_hashed() {
     assert_eq!(later.layout(), HeaderLayout::Unknown);
     assert_eq!(later.logs_bloom(), header.logs_bloom());
     assert_eq!(later.requests_hash(), header.requests_hash());
-    assert_eq!(later.hash(), B256::new(crate::hash::keccak256(&rlp)));
+    assert_eq!(later.hash(), B256::new(chainsieve_lanes::hash::keccak256(&rlp)));
     assert_ne!(later.hash(), header.hash());
     assert_eq!((later.block_access_list_hash(), later.slot_number()), (None, None));
 }

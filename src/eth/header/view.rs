@@ -2,9 +2,9 @@
 
 use alloy_primitives::{Address, B256, U256};
 use alloy_rlp::Header as RlpHeader;
+use chainsieve_lanes::hash::keccak256;
 
 use crate::eth::bloom::BloomView;
-use crate::hash::keccak256;
 
 /// What is wrong with the bytes of a header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -153,7 +153,7 @@ pub enum IndexError {
         offset: u64,
     },
     /// There is no index in the folder.
-    #[error("no index: there is no file {manifest}", manifest = super::format::manifest::NAME)]
+    #[error("no index: {} is missing", Part::Manifest)]
     NoIndex,
     /// There is an index in the folder already.
     #[error("there is an index already")]
@@ -231,10 +231,12 @@ pub enum IndexError {
         index_last: u64,
     },
     /// A chain label that can't be written.
-    #[error("a chain label of {length} bytes; it must have 1 to {max} without control characters", max = super::format::LABEL)]
+    #[error("a chain label of {length} bytes; it must have 1 to {max} without control characters")]
     Label {
         /// How many bytes it has.
         length: usize,
+        /// The most there can be.
+        max: usize,
     },
     /// The settings asked for are not those of the index.
     #[error("the index is of chain {index}, and {asked} was asked for")]

@@ -6,6 +6,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use chainsieve_lanes::simd::Backend;
+
 use super::directory::Directory;
 use super::error::IndexError;
 use super::format::SECTION;
@@ -18,7 +20,6 @@ use crate::eth::bloom::{self, BITS, BitPositions};
 use crate::eth::fill::FillHistogram;
 use crate::eth::forecast::{Forecast, VALUES_COUNTED_EVERYWHERE, chance};
 use crate::eth::log_query::CompiledQuery;
-use crate::simd::Backend;
 
 /// Sections from which the shares of single values are taken, where there are many.
 const SAMPLE: usize = 64;

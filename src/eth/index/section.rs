@@ -5,13 +5,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use alloy_primitives::{B256, FixedBytesSliceExt as _};
+use chainsieve_lanes::bits::transpose::{self, Column, ROWS, Strip, column_of, transpose_into};
+use chainsieve_lanes::simd::{Backend, Kernel, Lanes, prefetch};
 
 use super::format::segment::{Coding, FILL_CLASSES, ROW, SectionRecord, fill_class};
 use super::format::{SECTION, Settings};
 use super::rows::Rows;
-use crate::bits::transpose::{self, Column, ROWS, Strip, column_of, transpose_into};
 use crate::eth::bloom::{BITS, BYTES};
-use crate::simd::{Backend, Kernel, Lanes, prefetch};
 
 /// Stretches of 512 headers that are turned before rows are written: a stretch and its columns
 /// then stay in a cache of 1 MiB, and a row gets 256 bytes at a time.

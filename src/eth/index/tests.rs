@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use alloy_primitives::{B256, Bloom, BloomInput};
+use chainsieve_lanes::simd::Backend;
 
 use super::error::{Damage, IndexError, Part};
 use super::format::segment::{Coding, HEADER, RECORD, ROW, RowEntry, SectionRecord, SegmentHeader};
@@ -14,7 +15,6 @@ use crate::eth::forecast::Forecast;
 use crate::eth::header::HeaderChain;
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan;
-use crate::simd::Backend;
 
 const FIRST: u64 = 77;
 const SECTION: u64 = 8192;

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use alloy_primitives::B256;
+use chainsieve_lanes::simd::Backend;
 
 use super::directory::{Directory, RowCounts, data_at};
 use super::error::{Damage, IndexError, Part};
@@ -21,7 +22,6 @@ use super::section::{Section, SectionRow, Turner};
 use super::storage::{ReadAt, Storage};
 use crate::eth::bloom::{self, BITS};
 use crate::eth::header::HeaderChain;
-use crate::simd::Backend;
 
 /// What a check read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -46,10 +46,11 @@ impl LogQuery {
 
 #[cfg(test)]
 mod tests {
+    use chainsieve_lanes::simd::Backend;
+
     use super::{EIP7708_EMITTER, TRANSFER_TOPIC};
     use crate::eth::bloom;
     use crate::eth::log_query::{LogQuery, event_topic};
-    use crate::simd::Backend;
 
     /// The bits that were computed apart from this library for the emitter and the topic.
     #[test]

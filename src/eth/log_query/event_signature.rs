@@ -3,9 +3,9 @@
 use alloc::string::String;
 
 use alloy_primitives::B256;
+use chainsieve_lanes::hash::keccak256;
 
 use crate::eth::json::excerpt;
-use crate::hash::keccak256;
 
 /// Why a text is no canonical signature of an event. Offsets count bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

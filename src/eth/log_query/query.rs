@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use alloy_primitives::{Address, B256, Log};
+use chainsieve_lanes::simd::Backend;
 
 use super::blocks::{BlockSelection, BlockTag, Heads, ResolveError, ResolvedBlocks};
 use super::compiled::CompiledQuery;
 use super::event_signature::{EventSignatureError, event_topic};
 use super::topics::TopicSet;
 use crate::eth::bloom;
-use crate::simd::Backend;
 
 /// How many topics a log has at most.
 pub const MAX_TOPICS: usize = 4;

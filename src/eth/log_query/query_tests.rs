@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use alloy_primitives::{Address, B256, Bytes, Log, U256, address, b256};
+use chainsieve_lanes::simd::Backend;
 
 use super::{BlockSelection, BlockTag, Heads, LogQuery, ResolveError, ResolvedBlocks};
 use super::{Semantics, TopicSet};
 use crate::eth::bloom::{self, Answer};
-use crate::simd::Backend;
 
 /// Go's `common.BytesToHash([]byte(text))`: right-aligned.
 fn hash(text: &str) -> B256 {

@@ -4,10 +4,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use alloy_primitives::Log;
+use chainsieve_lanes::simd::Backend;
 
 use super::{BlockReceipts, Form};
 use crate::eth::bloom::{self, BitPositions};
-use crate::simd::Backend;
 
 /// The bits of every value of the logs of a block.
 ///

@@ -7,12 +7,12 @@ use alloy_rlp::Decodable as _;
 use alloy_trie::nodes::{BranchNode, TrieNode};
 use alloy_trie::proof::ProofRetainer;
 use alloy_trie::{HashBuilder, Nibbles};
+use chainsieve_lanes::hash::keccak256;
+use chainsieve_lanes::simd::Backend;
 
 use super::blooms::Blooms;
 use super::rlp::decode_one;
 use super::{ProofError, Receipt, VerifiedReceipts};
-use crate::hash::keccak256;
-use crate::simd::Backend;
 
 /// A Merkle-Patricia proof of one receipt, for somebody who has the header and no receipts.
 ///

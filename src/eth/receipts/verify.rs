@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Bytes, Log};
 use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, root::adjust_index_for_rlp};
+use chainsieve_lanes::simd::Backend;
 
 use super::blooms::Blooms;
 use super::proof::key;
@@ -12,7 +13,6 @@ use crate::eth::bloom::{self, BloomView};
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
-use crate::simd::Backend;
 
 /// How the filter of a header relates to the logs of its receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,13 +24,14 @@ mod watch_list;
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::simd::Backend;
+
 pub use query_set::{Hits, QueryId, QuerySet};
 pub use scanner::Scanner;
 pub use watch_list::WatchList;
 
 use crate::eth::bloom::Blooms;
 use crate::eth::log_query::CompiledQuery;
-use crate::simd::Backend;
 
 /// The indices of the filters whose blocks may hold a match, ascending.
 ///

@@ -3,12 +3,13 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use chainsieve_lanes::simd::Backend;
+
 use super::ranges::Ranges;
 use super::scanner::Scanner;
 use super::slices::{Select, TILE, Task, Tile, ValueColumns, columns_of, for_each, range_mask};
 use crate::eth::bloom::{BYTES, Blooms};
 use crate::eth::log_query::CompiledQuery;
-use crate::simd::Backend;
 
 /// Names a query of a [`QuerySet`]: 0 for the first inserted, 1 for the next, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

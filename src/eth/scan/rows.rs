@@ -7,9 +7,10 @@
 use alloc::vec::Vec;
 use core::hint::black_box;
 
-use crate::bits::transpose::Row;
+use chainsieve_lanes::bits::transpose::Row;
+use chainsieve_lanes::simd::{Kernel, Lanes, prefetch};
+
 use crate::eth::bloom::{BitPositions, byte_and_mask};
-use crate::simd::{Kernel, Lanes, prefetch};
 
 /// Filters that go through all tests together.
 pub(super) const BLOCK: usize = 512;

@@ -2,11 +2,12 @@
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::simd::Backend;
+
 use super::rows::{self, BLOCK, Required, Sieve, Values, to_f64};
 use super::slices::{self, Select, TILE, Task, Tile, ValueColumns};
 use crate::eth::bloom::{BYTES, Blooms, contains};
 use crate::eth::log_query::CompiledQuery;
-use crate::simd::Backend;
 
 /// A query prepared for scanning.
 #[derive(Debug, Clone)]

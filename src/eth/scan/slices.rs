@@ -4,10 +4,11 @@
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::bits::transpose::{BITS, Column, ROWS, Row, column_of, transpose};
+use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
+
 use super::rows::index_of;
-use crate::bits::transpose::{BITS, Column, ROWS, Row, column_of, transpose};
 use crate::eth::bloom::BitPositions;
-use crate::simd::{Backend, Kernel, Lanes};
 
 /// Filters that are turned at a time.
 pub(super) const TILE: usize = ROWS;

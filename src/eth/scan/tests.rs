@@ -1,9 +1,10 @@
 //! Every engine on every backend against [`CompiledQuery::answer`] for each filter.
 
+use chainsieve_lanes::simd::Backend;
+
 use super::{QueryId, QuerySet, Scanner, WatchList, candidates};
 use crate::eth::bloom::{self, BITS, BYTES, BitPositions};
 use crate::eth::log_query::CompiledQuery;
-use crate::simd::Backend;
 
 /// A seeded source of numbers (splitmix64).
 struct Random(u64);

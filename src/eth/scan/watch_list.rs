@@ -2,11 +2,12 @@
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::bits::transpose::Row;
+use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
+
 use super::rows::{RowLanes as _, ValueTile, fill_tile, is_set};
-use crate::bits::transpose::Row;
 use crate::eth::bloom::{Answer, BitPositions, BloomView};
 use crate::eth::log_query::CompiledQuery;
-use crate::simd::{Backend, Kernel, Lanes};
 
 /// Queries that wait for each new block: those of a wallet's users, of a notifier's customers.
 ///

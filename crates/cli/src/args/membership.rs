@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use chainsieve::filter::Kind;
+use chainsieve_filter::Kind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 

@@ -1,9 +1,9 @@
 //! `filter build`.
 
 use anyhow::bail;
-use chainsieve::filter::interop::guava::GuavaBloomFilter;
-use chainsieve::filter::sizing::{self, Layout, SizingError, classic, stages};
-use chainsieve::filter::{
+use chainsieve_filter::interop::guava::GuavaBloomFilter;
+use chainsieve_filter::sizing::{self, Layout, SizingError, classic, stages};
+use chainsieve_filter::{
     AnyFilter, BinaryFuse8, BinaryFuse16, Bits256, Bits512, BlockShape, BloomFilter,
     CompressedBloomFilter, CountingBloomFilter, CuckooFilter, Filter as _, KeyHash, KeyHasher,
     Kind, OpenedBloomFilter, PartitionedBloomFilter, RibbonFilter, RollingBloomFilter,

@@ -1,8 +1,8 @@
 //! `filter convert`.
 
 use anyhow::{Context as _, bail};
-use chainsieve::filter::interop::{parquet, xor_singleheader};
-use chainsieve::filter::{
+use chainsieve_filter::interop::{parquet, xor_singleheader};
+use chainsieve_filter::{
     AnyFilter, BlockShape, BloomFilter, CompressedBloomFilter, FoldError, OpenedBloomFilter,
     PartitionedBloomFilter, SplitBlockFilter, Stats,
 };

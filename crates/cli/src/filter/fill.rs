@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use chainsieve::filter::sizing::SizingError;
-use chainsieve::filter::{AnyFilter, BuildError, Full, Insert, KeyHash, KeyHasher};
+use chainsieve_filter::sizing::SizingError;
+use chainsieve_filter::{AnyFilter, BuildError, Full, Insert, KeyHash, KeyHasher};
 use rayon::slice::ParallelSliceMut as _;
 
 use super::keys::KeyLines;

@@ -1,9 +1,9 @@
 //! Filters in other programs' formats.
 
 use anyhow::Context as _;
-use chainsieve::filter::interop::guava::{GuavaBloomFilter, Strategy};
-use chainsieve::filter::interop::{parquet, xor_singleheader};
-use chainsieve::filter::{
+use chainsieve_filter::interop::guava::{GuavaBloomFilter, Strategy};
+use chainsieve_filter::interop::{parquet, xor_singleheader};
+use chainsieve_filter::{
     AnyFilter, BinaryFuse8, BinaryFuse16, Filter as _, KeyHash as _, KeyHasher, Param, Stats,
 };
 

@@ -1,7 +1,7 @@
 //! `--hash` and `--seed`.
 
 use anyhow::{Context as _, anyhow, bail};
-use chainsieve::filter::{HashFunction, KeyHasher};
+use chainsieve_filter::{HashFunction, KeyHasher};
 
 use crate::args::membership::HashName;
 use crate::input::decode_hex;

@@ -1,6 +1,6 @@
 //! `filter info`.
 
-use chainsieve::filter::KeyHasher;
+use chainsieve_filter::KeyHasher;
 use serde_json::json;
 
 use super::foreign;

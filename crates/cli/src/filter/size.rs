@@ -1,6 +1,6 @@
 //! `filter size`.
 
-use chainsieve::filter::sizing::{Cost, Layout, SizingError};
+use chainsieve_filter::sizing::{Cost, Layout, SizingError};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Line, Stroke};

@@ -3,14 +3,14 @@
 use alloc::vec::Vec;
 use core::mem;
 
+use chainsieve_lanes::bits::bit_stream::BitWriter;
+use chainsieve_lanes::bits::golomb_rice;
+use chainsieve_lanes::hash::{SipKey, siphash_each};
+use chainsieve_lanes::simd::Backend;
 use thiserror::Error;
 
 use super::{GcsParams, scale};
-use crate::bits::bit_stream::BitWriter;
-use crate::bits::golomb_rice;
 use crate::btc::compact_size::{MAX_SIZE, put_length};
-use crate::hash::{SipKey, siphash_each};
-use crate::simd::Backend;
 
 /// The most bits that the values of a set are encoded in: 512 MiB. The largest basic filter that a
 /// reader accepts, of 33,554,432 elements, takes about 88 MB; only an `M` far above two to the `P`

@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use super::windows::TASK;
-use super::{Candidate, Cursor, FilterItem, NoAnswer, Reason, ScanError, Statistics, Wallets};
+use chainsieve_lanes::simd::Backend;
+
+use super::windows::{Answer, TASK};
+use super::{Candidate, Cursor, FilterItem, Reason, ScanError, Statistics, Wallets};
 use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
-use crate::simd::Backend;
 
 /// A pass over the filters of a chain, which can be stopped and gone on with.
 ///
@@ -189,9 +190,6 @@ impl Scan {
         ControlFlow::Continue(())
     }
 }
-
-/// What a filter says: which of the scripts it may contain, by their indices, ascending.
-pub(super) type Answer = Result<Vec<usize>, NoAnswer>;
 
 /// Asks a filter once more, for the scripts from index `from` on.
 fn ask_more(

@@ -5,12 +5,14 @@ use core::ops::{ControlFlow, RangeInclusive};
 
 use bitcoin::bip158::FilterHash;
 use bitcoin::hashes::Hash as _;
+use chainsieve_lanes::hash::sha256d::sha256d_each;
+use chainsieve_lanes::simd::Backend;
 
-use super::scanner::Answer;
 use super::{Candidate, FilterItem, NoAnswer, Scan, ScanError, Wallets};
 use crate::btc::bip158::{Matcher, PreparedScripts};
-use crate::hash::sha256d::sha256d_each;
-use crate::simd::Backend;
+
+/// What a filter says: which of the scripts it may contain, by their indices, ascending.
+pub(super) type Answer = Result<Vec<usize>, NoAnswer>;
 
 /// Filters that one core takes at a time, as many as keep the lanes of their hashes busy.
 pub(super) const TASK: usize = 32;

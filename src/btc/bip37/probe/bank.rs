@@ -13,11 +13,12 @@
 use alloc::vec::Vec;
 use core::array;
 
+use chainsieve_lanes::hash::murmur3::{absorb, finalize};
+use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
+
 use super::mixed::Mixed;
 use super::{Broadcast, MurmurLanes, Params, SEED_STEP, element, first_lanes};
 use crate::btc::bip37::bit_array::Reduction;
-use crate::hash::murmur3::{absorb, finalize};
-use crate::simd::{Backend, Kernel, Lanes};
 
 /// How many filters share an arena: 37 MB of them at most, 36,000 bytes each. More make the last
 /// rounds of an element, with few filters left, count for less.

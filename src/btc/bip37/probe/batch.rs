@@ -17,10 +17,11 @@
 use alloc::vec::Vec;
 use core::array::from_mut;
 
+use chainsieve_lanes::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
+use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
+
 use super::tiles::{MAX_BLOCKS, Quad, Tiles};
 use super::{Broadcast, FilterView, MurmurLanes, Params, first_lanes};
-use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
-use crate::simd::{Backend, Kernel, Lanes};
 
 /// Lanes are written sixteen at a time, up to as many places behind the last one.
 pub(in crate::btc::bip37) const OVERRUN: usize = 16;

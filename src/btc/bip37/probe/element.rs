@@ -1,8 +1,9 @@
 //! One element against one filter: hash functions in lanes.
 
+use chainsieve_lanes::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
+use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
+
 use super::{FilterView, MurmurLanes as _, Params, SEED_STEP, first_lanes};
-use crate::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
-use crate::simd::{Backend, Kernel, Lanes};
 
 /// The bits of hash functions `i` to `i + N - 1`. The hashes run side by side: two or four take
 /// little longer than one.

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::hash::murmur3::{length, mix_block, mix_tail};
+
 use crate::btc::bip37::Elements;
-use crate::hash::murmur3::{length, mix_block, mix_tail};
 
 /// The elements of transactions, with their blocks mixed.
 #[derive(Debug, Default)]

@@ -10,9 +10,10 @@ pub(super) mod element;
 pub(super) mod mixed;
 pub(super) mod tiles;
 
+use chainsieve_lanes::hash::murmur3;
+use chainsieve_lanes::simd::Lanes;
+
 use super::bit_array::Reduction;
-use crate::hash::murmur3;
-use crate::simd::Lanes;
 
 /// The seed of hash function `i` is `i * SEED_STEP + tweak` (BIP37).
 const SEED_STEP: u32 = 0xfba4_c795;

@@ -70,7 +70,7 @@ impl Settings {
     pub fn new(chain: &str) -> Result<Self, IndexError> {
         let length = chain.len();
         if length == 0 || length > LABEL || chain.contains(char::is_control) {
-            return Err(IndexError::Label { length });
+            return Err(IndexError::Label { length, max: LABEL });
         }
         Ok(Self { chain: String::from(chain), block_hashes: false })
     }

@@ -5,6 +5,8 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use chainsieve_lanes::simd::Backend;
+
 use super::candidates::QueryStats;
 use super::kernels::{And, AndTo, AnyOf, CountOnes, Mask, TOGETHER};
 use super::plan::{Plan, ValueRows};
@@ -14,7 +16,6 @@ use crate::eth::index::error::IndexError;
 use crate::eth::index::format::SECTION;
 use crate::eth::index::format::segment::{LIST_MAX, ROW};
 use crate::eth::index::storage::ReadAt;
-use crate::simd::Backend;
 
 /// When so few candidates are expected in a section, it is asked whether there is any before more
 /// rows are read.

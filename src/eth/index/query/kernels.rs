@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::simd::{Kernel, Lanes};
+
 use crate::eth::index::format::SECTION;
 use crate::eth::index::format::segment::ROW;
-use crate::simd::{Kernel, Lanes};
 
 /// The bits of a section.
 pub(super) type Mask = [u64; SECTION / 64];

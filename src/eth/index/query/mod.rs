@@ -12,6 +12,8 @@ mod tests;
 use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
 
+use chainsieve_lanes::simd::Backend;
+
 pub use self::candidates::{Candidates, QueryStats};
 pub use self::explain::{ExplainedRow, Explanation};
 
@@ -25,7 +27,6 @@ use super::reader::Index;
 use super::storage::Storage;
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan::Scanner;
-use crate::simd::Backend;
 
 /// Bytes of rows kept at a time where a file is not in memory.
 const MOST_BYTES: usize = 16 << 20;

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
+use chainsieve_lanes::simd::prefetch;
+
 use super::candidates::QueryStats;
 use crate::eth::bloom::BITS;
 use crate::eth::index::error::{IndexError, Part};
@@ -13,7 +15,6 @@ use crate::eth::index::format::segment::{
 use crate::eth::index::format::{MAX_SECTIONS, SECTION, check};
 use crate::eth::index::reader::segment::Segment;
 use crate::eth::index::storage::ReadAt;
-use crate::simd::prefetch;
 
 /// A row in a section.
 #[derive(Debug, Clone, Copy)]

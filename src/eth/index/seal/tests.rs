@@ -3,6 +3,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "rows, sections and steps are few")]
 
 use alloy_primitives::{B256, FixedBytesSliceExt as _};
+use chainsieve_lanes::simd::Backend;
 
 use super::{OldSegment, Source, write_segment};
 use crate::eth::bloom::{BITS, BYTES};
@@ -10,7 +11,6 @@ use crate::eth::index::error::{Damage, IndexError, Part};
 use crate::eth::index::format::{SECTION, SegmentId, Settings};
 use crate::eth::index::rows::Rows;
 use crate::eth::index::section::{Section, Turner};
-use crate::simd::Backend;
 
 const FIRST: u64 = 1_000_000;
 

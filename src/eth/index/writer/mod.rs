@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use alloy_primitives::B256;
+use chainsieve_lanes::simd::Backend;
 
 use self::commit::Disk;
 use super::error::IndexError;
@@ -15,7 +16,6 @@ use super::rows::Rows;
 use super::section::{Section, Turner};
 use super::storage::WriteStorage;
 use crate::eth::header::HeaderChain;
-use crate::simd::Backend;
 
 /// The newest blocks that stay unsealed, unless others are asked for.
 const CONFIRMATIONS: u64 = 256;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use std::io;
 
 use alloy_primitives::B256;
+use chainsieve_lanes::simd::Backend;
 
 use super::commit::{Disk, FOLDER};
 use super::{CONFIRMATIONS, Turner, Writer};
@@ -17,7 +18,6 @@ use crate::eth::index::reader::segment::Segment;
 use crate::eth::index::rows::Rows;
 use crate::eth::index::storage::{Storage, WriteStorage};
 use crate::eth::index::tail::Tail;
-use crate::simd::Backend;
 
 /// The file that errors name where the lock can't be taken.
 const LOCK: &str = "lock";

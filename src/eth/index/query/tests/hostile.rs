@@ -3,13 +3,14 @@
 use alloc::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use chainsieve_lanes::simd::Backend;
+
 use super::files::{Files, Rng, files, segment};
 use crate::eth::bloom::{self, BYTES};
 use crate::eth::index::format::SECTION;
 use crate::eth::index::format::segment::{RowEntry, SegmentHeader, entry_len};
 use crate::eth::index::{Damage, Index, IndexError, Part};
 use crate::eth::log_query::CompiledQuery;
-use crate::simd::Backend;
 
 const SEGMENT: &str = "00000000-01.segment";
 

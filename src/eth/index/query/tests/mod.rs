@@ -6,6 +6,8 @@ mod opening;
 
 use alloc::collections::BTreeSet;
 
+use chainsieve_lanes::simd::Backend;
+
 use self::files::{Files, Rng, files};
 use super::{Candidates, QueryStats};
 use crate::eth::bloom::{self, BYTES, BitPositions};
@@ -15,7 +17,6 @@ use crate::eth::index::format::SECTION;
 use crate::eth::index::{Index, IndexError};
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan;
-use crate::simd::Backend;
 
 /// Values: some in many filters, most in few.
 fn value(rng: &mut Rng) -> BitPositions {

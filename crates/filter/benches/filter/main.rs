@@ -1,0 +1,45 @@
+//! Membership filters against the packages that users would take instead.
+//!
+//! `cargo bench -p chainsieve-filter -- [--quick] [--full] [--json FILE] [PART …]`
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::unchecked_time_subtraction,
+    reason = "counts below a thousand million become indices and rates; clocks run forward"
+)]
+
+#[path = "../../../../benches/timer/mod.rs"]
+mod timer;
+
+mod classic;
+mod cuckoo;
+mod dynamic;
+mod fuse;
+mod keys;
+mod ribbon;
+mod split_block;
+mod watch_set;
+
+/// A part's name, and what it measures.
+type Part = (&'static str, fn(&mut timer::Report));
+
+const PARTS: &[Part] = &[
+    // One line each, sorted.
+    ("classic", classic::run),
+    ("cuckoo", cuckoo::run),
+    ("dynamic", dynamic::run),
+    ("fuse", fuse::run),
+    ("ribbon", ribbon::run),
+    ("split-block", split_block::run),
+    ("watch-set", watch_set::run),
+];
+
+fn main() {
+    let mut report = timer::Report::from_args();
+    for (name, run) in PARTS {
+        if report.wants(name) {
+            run(&mut report);
+        }
+    }
+    report.finish();
+}

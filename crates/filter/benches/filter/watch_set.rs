@@ -1,0 +1,337 @@
+//! Watch sets: what a key costs, what a block's outputs cost, and what changes cost.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::ops::{Range, RangeInclusive};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use chainsieve_filter::{
+    Acquired, Kept, KeyHasher, KeyStore, Probe, Released, WatchSet, WatchSetBuilder,
+};
+
+use crate::keys::{Scripts, sizes};
+use crate::timer::Report;
+
+/// Outputs of a large block. Each run asks the next one, so that no cache has its lines.
+const BLOCK: usize = 8_000;
+/// One output in so many is watched.
+const WATCHED_IN: usize = 1_000;
+/// The hasher of a caller who finds keys by hash.
+const HASHER: KeyHasher = KeyHasher::siphash_1_3([1, 2]);
+/// Keys made and forgotten at a time.
+const MADE: u64 = 1 << 20;
+
+/// The caller's keys: what it kept of each script is the hash, in order, as an index has it.
+struct Index {
+    hashes: Vec<u64>,
+    /// For the top bits of a hash, where those of `hashes` begin.
+    begins: Vec<u32>,
+    /// What came and went since, 64 parts by the top bits.
+    changes: Vec<Mutex<Changes>>,
+}
+
+#[derive(Default)]
+struct Changes {
+    added: std::collections::BTreeMap<u64, u64>,
+    removed: HashSet<u64>,
+}
+
+impl Index {
+    fn new(keys: u64) -> Self {
+        let mut hashes = Vec::with_capacity(usize::try_from(keys).expect("fewer than 2^64"));
+        for from in (0..keys).step_by(1 << 20) {
+            let scripts = Scripts::new(from..keys.min(from + MADE));
+            hashes.extend(scripts.iter().map(|script| HASHER.hash::<u64>(script)));
+        }
+        hashes.sort_unstable();
+        hashes.dedup();
+        let bits = hashes.len().ilog2().saturating_sub(3);
+        let mut begins = vec![0; (1 << bits) + 1];
+        for hash in &hashes {
+            begins[(hash >> (64 - bits)) as usize + 1] += 1;
+        }
+        (1..begins.len()).for_each(|at| begins[at] += begins[at - 1]);
+        Self { hashes, begins, changes: (0..64).map(|_| Mutex::default()).collect() }
+    }
+
+    /// Where the hash is or would be.
+    fn place(&self, hash: u64) -> usize {
+        let bits = (self.begins.len() - 1).ilog2();
+        let top = (hash >> (64 - bits)) as usize;
+        let [begin, end] = [self.begins[top], self.begins[top + 1]].map(|at| at as usize);
+        begin + self.hashes[begin..end].iter().take_while(|other| **other < hash).count()
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        self.hashes.get(self.place(hash)) == Some(&hash)
+    }
+
+    fn changes(&self, hash: u64) -> std::sync::MutexGuard<'_, Changes> {
+        self.changes[(hash >> 58) as usize].lock().expect("no panic under it")
+    }
+}
+
+impl KeyStore for Index {
+    type Error = Infallible;
+
+    fn acquire(&self, hash: u64, _: &[u8]) -> Result<Acquired, Infallible> {
+        let mut changes = self.changes(hash);
+        if changes.removed.remove(&hash) {
+            return Ok(Acquired::First);
+        }
+        if self.has(hash) {
+            return Ok(Acquired::Again);
+        }
+        let count = changes.added.entry(hash).or_default();
+        *count += 1;
+        Ok(if *count == 1 { Acquired::First } else { Acquired::Again })
+    }
+
+    fn release(&self, hash: u64, _: &[u8]) -> Result<Released, Infallible> {
+        let mut changes = self.changes(hash);
+        if changes.added.remove(&hash).is_some() {
+            return Ok(Released::Last);
+        }
+        let is_here = self.has(hash);
+        let is_last = is_here && changes.removed.insert(hash);
+        Ok(if is_last { Released::Last } else { Released::Unknown })
+    }
+
+    fn holds(&self, hash: u64, _: &[u8]) -> Result<bool, Infallible> {
+        let changes = self.changes(hash);
+        let is_here = self.has(hash);
+        Ok(changes.added.contains_key(&hash) || is_here && !changes.removed.contains(&hash))
+    }
+
+    fn len(&self) -> u64 {
+        self.hashes.len() as u64
+    }
+
+    fn visit(
+        &self,
+        range: RangeInclusive<u64>,
+        visit: &mut dyn FnMut(Kept<'_>),
+    ) -> Result<(), Infallible> {
+        let first = self.place(*range.start());
+        let here = self.hashes[first..].iter().take_while(|hash| *hash <= range.end());
+        let changes = self.changes(*range.start());
+        let here = here.filter(|hash| !changes.removed.contains(hash));
+        here.for_each(|hash| visit(Kept::Hash(*hash)));
+        changes.added.range(range).for_each(|(hash, _)| visit(Kept::Hash(*hash)));
+        Ok(())
+    }
+}
+
+pub(crate) fn run(report: &mut Report) {
+    // The largest first: peaks of memory are those of the process.
+    for n in sizes(report).into_iter().rev().filter(|n| *n >= 1_000_000) {
+        of_callers_keys(report, n as u64);
+        if n <= 10_000_000 {
+            of_kept_keys(report, n as u64);
+        }
+    }
+}
+
+/// The keys stay with the caller; the set has its filters.
+fn of_callers_keys(report: &mut Report, n: u64) {
+    let index = Index::new(n);
+    forget_peak();
+    let started = cpu_time();
+    let set = WatchSetBuilder::new().hasher(HASHER).over(&index, |_| ()).expect("memory");
+    let took = cpu_time() - started;
+    let name = format!("{n} keys of the caller's");
+    let per_key = |time: Duration| time.as_secs_f64() * 1e9 / n as f64;
+    report.value(&format!("watch set, {name}: build"), per_key(took), "ns/key");
+    let stats = set.stats();
+    report.value(&format!("watch set, {name}: memory"), stats.bits_per_key(), "bits/key");
+    report.value(&format!("watch set, {name}: strangers"), stats.fpr * 1e6, "in a million");
+    println!("    {stats}");
+    let ungated = WatchSetBuilder::new().hasher(HASHER).without_gate();
+    let ungated = ungated.over(&index, |_| ()).expect("memory");
+    let bits = ungated.stats().bits_per_key();
+    report.value(&format!("watch set, {name}: memory without gate"), bits, "bits/key");
+    probes(report, &name, n, &set, &ungated);
+    drop(ungated);
+    changes(report, &name, n, &set);
+    let peak = status_bytes("VmHWM") as f64 / 1e9;
+    report.value(
+        &format!("watch set, {name}: peak of the process, with 8 bytes a key"),
+        peak,
+        "GB",
+    );
+}
+
+fn probes<S: KeyStore>(
+    report: &mut Report,
+    name: &str,
+    n: u64,
+    set: &WatchSet<S>,
+    ungated: &WatchSet<S>,
+) {
+    let strangers = Scripts::new(1 << 40..(1 << 40) + 2_000_000);
+    let watched: Vec<_> = (0..strangers.len() / WATCHED_IN)
+        .map(|at| {
+            let index = at as u64 * 7_919 % n;
+            Scripts::new(index..index + 1).get(0).to_vec()
+        })
+        .collect();
+    let script = |at: usize| match at % WATCHED_IN {
+        500 => watched[at / WATCHED_IN].as_slice(),
+        _ => strangers.get(at),
+    };
+    let outputs: Vec<&[u8]> = (0..strangers.len()).map(script).collect();
+    let hashes: Vec<u64> = outputs.iter().map(|script| HASHER.hash(script)).collect();
+    let mut probe = Probe::new();
+    let hits: usize =
+        outputs.chunks(BLOCK).map(|block| set.contains_batch(block, &mut probe).len()).sum();
+    let expected = watched.len()..watched.len() + outputs.len() / 10_000;
+    assert!(expected.contains(&hits), "{hits} hits");
+    let mut others = Probe::new();
+    let runs = || Runs::new(outputs.len());
+    let (mut ours, mut theirs) = (runs(), runs().half_way());
+    report.ratio(
+        &format!("watch set, {name}: an output in blocks of {BLOCK}, with gate to without"),
+        BLOCK,
+        || ours.run(|block| set.contains_batch(&outputs[block], &mut probe).len()),
+        || theirs.run(|block| ungated.contains_batch(&outputs[block], &mut others).len()),
+    );
+    let hashed = |set: &WatchSet<S>, block: Range<usize>, probe: &mut Probe| {
+        set.contains_hashed(&outputs[block.clone()], &hashes[block], probe).len()
+    };
+    report.ratio(
+        &format!("watch set, {name}: the same, hashed before, with gate to without"),
+        BLOCK,
+        || ours.run(|block| hashed(set, block, &mut probe)),
+        || theirs.run(|block| hashed(ungated, block, &mut others)),
+    );
+    report.figure(&format!("watch set, {name}: an output alone"), BLOCK, || {
+        ours.run(|block| outputs[block].iter().filter(|script| set.contains(script)).count())
+    });
+}
+
+/// Which block is asked next.
+struct Runs {
+    outputs: usize,
+    next: usize,
+}
+
+impl Runs {
+    fn new(outputs: usize) -> Self {
+        Self { outputs, next: 0 }
+    }
+
+    /// As far as can be from one who begins at the start.
+    fn half_way(self) -> Self {
+        Self { next: self.outputs / 2 / BLOCK * BLOCK, ..self }
+    }
+
+    /// Asks the next block; the hits.
+    fn run(&mut self, mut ask: impl FnMut(Range<usize>) -> usize) -> usize {
+        let block = self.next..self.next + BLOCK;
+        self.next = if block.end + BLOCK > self.outputs { 0 } else { block.end };
+        ask(block)
+    }
+}
+
+/// A million more keys one by one, and out again.
+fn changes<S: KeyStore>(report: &mut Report, name: &str, n: u64, set: &WatchSet<S>)
+where
+    S::Error: std::fmt::Debug,
+{
+    let more = Scripts::new(n..n + 1_000_000);
+    let (mut longest, mut most) = ([Duration::ZERO; 2], 0.0_f64);
+    for (which, what) in ["add", "remove"].into_iter().enumerate() {
+        let begun = cpu_time();
+        let mut aside = Duration::ZERO;
+        for (at, script) in more.iter().enumerate() {
+            let started = Instant::now();
+            match which {
+                0 => _ = set.add(script).expect("memory"),
+                _ => _ = set.remove(script).expect("it was added"),
+            }
+            let took = started.elapsed();
+            longest[which] = longest[which].max(took);
+            if at % 100_000 == 0 {
+                let looked = cpu_time();
+                most = most.max(set.stats().bits_per_key());
+                aside += cpu_time() - looked;
+            }
+        }
+        let seconds = (cpu_time() - begun - aside).as_secs_f64();
+        println!("    after each {what}: {}", set.stats());
+        report.value(&format!("watch set, {name}: a million to {what}"), seconds, "s");
+        let longest = longest[which].as_secs_f64() * 1e3;
+        report.value(&format!("watch set, {name}: the longest {what}"), longest, "ms");
+    }
+    report.value(&format!("watch set, {name}: most memory meanwhile"), most, "bits/key");
+}
+
+/// The keys kept in the set, against a set of the standard library.
+fn of_kept_keys(report: &mut Report, n: u64) {
+    let name = format!("{n} keys kept");
+    let scripts = Scripts::new(0..n);
+    let before = status_bytes("VmRSS");
+    let started = cpu_time();
+    let set = WatchSetBuilder::new().from_keys(scripts.iter(), |_| ()).expect("memory");
+    let took = (cpu_time() - started).as_secs_f64() * 1e9 / n as f64;
+    report.value(&format!("watch set, {name}: build"), took, "ns/key");
+    let ours = status_bytes("VmRSS").saturating_sub(before);
+    let before = status_bytes("VmRSS");
+    let peer: HashSet<Vec<u8>> = scripts.iter().map(<[u8]>::to_vec).collect();
+    let theirs = status_bytes("VmRSS").saturating_sub(before);
+    let per_key = |bytes: u64| bytes as f64 / n as f64;
+    report.value(&format!("watch set, {name}: memory with the keys"), per_key(ours), "bytes/key");
+    report.value(&format!("HashSet<Vec<u8>>, {n} keys: memory"), per_key(theirs), "bytes/key");
+    let strangers = Scripts::new(1 << 40..(1 << 40) + 2_000_000);
+    let outputs: Vec<&[u8]> = (0..strangers.len())
+        .map(|at| match at % WATCHED_IN {
+            500 => scripts.get(at * 7_919 % scripts.len()),
+            _ => strangers.get(at),
+        })
+        .collect();
+    let mut probe = Probe::new();
+    let exact: usize = outputs
+        .chunks(BLOCK)
+        .map(|block| set.confirm_batch(block, &mut probe).expect("memory").len())
+        .sum();
+    assert_eq!(exact, outputs.iter().filter(|script| peer.contains(**script)).count());
+    let runs = || Runs::new(outputs.len());
+    let (mut ours, mut theirs) = (runs(), runs().half_way());
+    report.ratio(
+        &format!("watch set, {name}: an output in blocks of {BLOCK}, to HashSet<Vec<u8>>"),
+        BLOCK,
+        || ours.run(|block| set.contains_batch(&outputs[block], &mut probe).len()),
+        || {
+            theirs
+                .run(|block| outputs[block].iter().filter(|script| peer.contains(**script)).count())
+        },
+    );
+    report.figure(&format!("watch set, {name}: an output in blocks, exactly"), BLOCK, || {
+        ours.run(|block| set.confirm_batch(&outputs[block], &mut probe).map_or(0, <[_]>::len))
+    });
+    drop(peer);
+    changes(report, &name, n, &set);
+}
+
+/// Time that this thread has had a core, or where that is not told, the time of day: what is done
+/// once is not to depend on what else runs.
+fn cpu_time() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());
+    nanos.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
+}
+
+/// What the system says of the process's memory; 0 where it can't be asked.
+fn status_bytes(what: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.unwrap_or_default() * 1024
+}
+
+/// Lets the peak begin anew.
+fn forget_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}

@@ -1,0 +1,346 @@
+//! A filter of any kind, as it comes out of a file.
+//!
+//! For those who are handed bytes and ask: the kind stands in them. Who knows the kind decodes
+//! that, and has all that it can.
+
+use alloc::vec::Vec;
+
+use super::bloom::{BloomFilter, CompressedBloomFilter, PartitionedBloomFilter};
+use super::counting::CountingBloomFilter;
+use super::cuckoo::{CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16};
+use super::encoding::{DecodeError, EncodeError, Kind, Portable};
+use super::fuse::{BinaryFuse, BinaryFuse8, BinaryFuse16, FuseFingerprint};
+use super::hashing::{KeyHash, KeyHasher};
+use super::membership::{Filter, Stats};
+use super::ribbon::RibbonFilter;
+use super::rolling::RollingBloomFilter;
+use super::scalable::ScalableBloomFilter;
+use super::sizing::SizingError;
+use super::split_block::{BlockShape, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512};
+
+/// Keys that are hashed together before they are asked for.
+const BATCH: usize = 256;
+
+/// A parameter of a filter, for those who show it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Param {
+    /// A count or a number of bits.
+    Number(u64),
+    /// A rate or a share.
+    Fraction(f64),
+    /// A choice, by its name.
+    Word(&'static str),
+}
+
+/// What a kind of filter is made with, beside its hasher, by the names of its methods.
+trait Described {
+    fn params(&self) -> Vec<(&'static str, Param)>;
+}
+
+/// The enum over all kinds, and what each does in the same way.
+macro_rules! any_filter {
+    ($($kind:ident($filter:ty)),+ $(,)?) => {
+        /// A filter of any [`Kind`].
+        ///
+        /// ```
+        /// use chainsieve_filter::{AnyFilter, Insert, KeyHasher, Kind, Portable, SplitBlockFilter512};
+        ///
+        /// let hasher = KeyHasher::siphash_1_3([1, 2]);
+        /// let mut filter = SplitBlockFilter512::with_fpr(1_000, 0.001, hasher)?;
+        /// filter.insert(b"key")?;
+        /// let bytes = filter.encode()?;
+        ///
+        /// let filter = AnyFilter::decode(&bytes)?;
+        /// assert_eq!(filter.kind(), Kind::SplitBlock512);
+        /// assert!(filter.contains(b"key"));
+        /// # Ok::<(), Box<dyn core::error::Error>>(())
+        /// ```
+        #[derive(Debug, Clone)]
+        #[non_exhaustive]
+        pub enum AnyFilter {
+            $(
+                #[doc = concat!("[`Kind::", stringify!($kind), "`]")]
+                $kind($filter),
+            )+
+        }
+
+        impl AnyFilter {
+            /// The kind.
+            pub const fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$kind(_) => Kind::$kind,)+
+                }
+            }
+
+            /// The filter of such bytes, of whatever kind they say.
+            ///
+            /// # Errors
+            /// If they are anything else, whole.
+            pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+                Ok(match Kind::of(bytes)? {
+                    $(Kind::$kind => Self::$kind(Portable::decode(bytes)?),)+
+                })
+            }
+
+            /// The bytes.
+            ///
+            /// # Errors
+            /// As [`Portable::encode`].
+            pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+                match self {
+                    $(Self::$kind(filter) => filter.encode(),)+
+                }
+            }
+
+            /// How keys are hashed.
+            pub fn hasher(&self) -> &KeyHasher {
+                match self {
+                    $(Self::$kind(filter) => filter.hasher(),)+
+                }
+            }
+
+            /// Whether the key may be in the set; `false` is certain.
+            pub fn contains(&self, key: &[u8]) -> bool {
+                match self {
+                    $(Self::$kind(filter) => filter.contains(key),)+
+                }
+            }
+
+            /// As [`contains`](Self::contains) for many, faster.
+            ///
+            /// # Panics
+            /// If the slices differ in length.
+            pub fn contains_batch(&self, keys: &[&[u8]], may_contain: &mut [bool]) {
+                assert_eq!(keys.len(), may_contain.len(), "an answer for every key");
+                match self {
+                    $(Self::$kind(filter) => contains_batch(filter, keys, may_contain),)+
+                }
+            }
+
+            /// Counts, fill and rate.
+            pub fn stats(&self) -> Stats {
+                match self {
+                    $(Self::$kind(filter) => filter.stats(),)+
+                }
+            }
+
+            /// What it was made with, beside the hasher: names and values.
+            pub fn params(&self) -> Vec<(&'static str, Param)> {
+                match self {
+                    $(Self::$kind(filter) => filter.params(),)+
+                }
+            }
+        }
+
+        $(
+            impl From<$filter> for AnyFilter {
+                fn from(filter: $filter) -> Self {
+                    Self::$kind(filter)
+                }
+            }
+        )+
+    };
+}
+
+any_filter! {
+    Bloom(BloomFilter),
+    WideBloom(BloomFilter<u128>),
+    Partitioned(PartitionedBloomFilter),
+    SplitBlock512(SplitBlockFilter512),
+    SplitBlock256(SplitBlockFilter256),
+    Counting(CountingBloomFilter),
+    Scalable(ScalableBloomFilter),
+    Rolling(RollingBloomFilter),
+    Compressed(OpenedBloomFilter),
+    Cuckoo8(CuckooFilter8),
+    Cuckoo12(CuckooFilter12),
+    Cuckoo16(CuckooFilter16),
+    Fuse8(BinaryFuse8),
+    Fuse16(BinaryFuse16),
+    Ribbon(RibbonFilter),
+}
+
+impl<H: KeyHash> Described for BloomFilter<H> {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Vec::from([
+            ("num_bits", Param::Number(self.num_bits())),
+            ("hash_funcs", Param::Number(self.hash_funcs().into())),
+        ])
+    }
+}
+
+impl Described for PartitionedBloomFilter {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Vec::from([
+            ("slice_bits", Param::Number(self.slice_bits())),
+            ("hash_funcs", Param::Number(self.hash_funcs().into())),
+        ])
+    }
+}
+
+impl<B: BlockShape> Described for SplitBlockFilter<B> {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Vec::from([("num_blocks", Param::Number(self.num_blocks()))])
+    }
+}
+
+impl<const BITS: u32> Described for CuckooFilter<BITS> {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Vec::from([
+            ("num_buckets", Param::Number(self.num_buckets())),
+            ("capacity", Param::Number(self.capacity())),
+        ])
+    }
+}
+
+impl Described for CountingBloomFilter {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Vec::from([
+            ("num_blocks", Param::Number(self.num_blocks())),
+            ("hash_funcs", Param::Number(self.hash_funcs().into())),
+            ("saturated", Param::Number(self.saturated())),
+        ])
+    }
+}
+
+impl Described for ScalableBloomFilter {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        let capacity = self.stages().map(|(_, capacity, _)| capacity).sum();
+        Vec::from([
+            ("fpr", Param::Fraction(self.fpr())),
+            ("num_stages", Param::Number(self.num_stages().into())),
+            ("capacity", Param::Number(capacity)),
+        ])
+    }
+}
+
+impl Described for RollingBloomFilter {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        let size = self.size();
+        Vec::from([
+            ("capacity", Param::Number(self.capacity())),
+            ("num_places", Param::Number(size.num_places)),
+            ("hash_funcs", Param::Number(size.hash_funcs.into())),
+        ])
+    }
+}
+
+impl Described for OpenedBloomFilter {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        let mut params = self.opened.params();
+        params.push(("coded_bits", Param::Number(self.coded.coded_bits())));
+        params
+    }
+}
+
+impl Described for RibbonFilter {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Vec::from([
+            ("columns", Param::Number(self.columns().into())),
+            ("num_shards", Param::Number(self.num_shards() as u64)),
+        ])
+    }
+}
+
+impl<F: FuseFingerprint> Described for BinaryFuse<F> {
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Vec::from([("num_shards", Param::Number(self.num_shards() as u64))])
+    }
+}
+
+/// A [`CompressedBloomFilter`], and the filter that it opens to, which is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenedBloomFilter {
+    coded: CompressedBloomFilter,
+    opened: BloomFilter,
+}
+
+impl OpenedBloomFilter {
+    /// Bits that each bit of the code may open to: a filter made to be coded has some 25.
+    /// What takes more is opened [by hand](CompressedBloomFilter::open).
+    pub const MAX_EXPANSION: u64 = 64;
+
+    /// Opens a filter.
+    ///
+    /// # Errors
+    /// If it opens to more than [`MAX_EXPANSION`](Self::MAX_EXPANSION) times its bits, and to more
+    /// than 64 kB; or if there is no memory for them.
+    pub fn of(coded: CompressedBloomFilter) -> Result<Self, SizingError> {
+        let max_bits = coded.coded_bits().saturating_mul(Self::MAX_EXPANSION).max(1 << 19);
+        Ok(Self { opened: coded.open(max_bits)?, coded })
+    }
+
+    /// As it was coded.
+    pub const fn coded(&self) -> &CompressedBloomFilter {
+        &self.coded
+    }
+
+    /// As it is asked.
+    pub const fn opened(&self) -> &BloomFilter {
+        &self.opened
+    }
+}
+
+impl Portable for OpenedBloomFilter {
+    fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        self.coded.encode()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let coded = CompressedBloomFilter::decode(bytes)?;
+        let num_bits = coded.num_bits();
+        Self::of(coded).map_err(|error| match error {
+            SizingError::NoMemory(no_memory) => no_memory.into(),
+            _ => DecodeError::Parameter {
+                what: "the number of bits that the code opens to",
+                value: num_bits,
+                limit: "at most 64 for each bit of the code",
+            },
+        })
+    }
+}
+
+impl Filter for OpenedBloomFilter {
+    type Hash = u64;
+
+    fn hasher(&self) -> &KeyHasher {
+        self.opened.hasher()
+    }
+
+    fn contains_hash(&self, hash: u64) -> bool {
+        self.opened.contains_hash(hash)
+    }
+
+    fn contains_batch(&self, hashes: &[u64], may_contain: &mut [bool]) {
+        self.opened.contains_batch(hashes, may_contain);
+    }
+
+    fn len(&self) -> u64 {
+        self.opened.len()
+    }
+
+    fn num_bits(&self) -> u64 {
+        self.opened.num_bits()
+    }
+
+    fn fill(&self) -> f64 {
+        self.opened.fill()
+    }
+
+    fn expected_fpr(&self) -> f64 {
+        self.opened.expected_fpr()
+    }
+
+    fn estimated_len(&self) -> Option<f64> {
+        self.opened.estimated_len()
+    }
+}
+
+fn contains_batch<F: Filter>(filter: &F, keys: &[&[u8]], may_contain: &mut [bool]) {
+    let mut hashes = Vec::with_capacity(keys.len().min(BATCH));
+    for (keys, may_contain) in keys.chunks(BATCH).zip(may_contain.chunks_mut(BATCH)) {
+        hashes.clear();
+        filter.hasher().hash_each(keys.iter().copied(), &mut hashes);
+        filter.contains_batch(&hashes, may_contain);
+    }
+}

@@ -1,0 +1,222 @@
+//! The classic Bloom filter, coded for the wire.
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use chainsieve_lanes::bits::bit_stream::{BitReader, BitWriter};
+use chainsieve_lanes::bits::golomb_rice;
+
+use super::body::{Body, MAX_RANGE, check_set, places_of};
+use super::classic::BloomFilter;
+use super::places::{Places, word_and_bit};
+use crate::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable};
+use crate::hashing::KeyHasher;
+use crate::sizing::{SizingError, classic, stages};
+use crate::words::Words;
+
+/// A classic Bloom filter in fewer bytes, which has to be opened to be asked.
+///
+/// Mitzenmacher 2002 ("Compressed Bloom filters"): a filter of the usual number of hash functions
+/// is half full, and nothing compresses. With fewer hash functions and more bits for the same
+/// rate it is sparse, and the gaps between its bits, in Golomb-Rice codes, take less: at 1 %, 8.1
+/// bits for a key with one hash function and 9.6 not coded; at 0.1 %, 12.8 with two and 14.4. The
+/// price is memory where it is opened, 100 and 62 bits for a key then
+/// ([`sizing::stages::compressed_size`](crate::sizing::stages::compressed_size)). A filter
+/// of the usual shape that is far from full gets smaller as well.
+///
+/// **When to use it.** To send a filter that will be asked as a classic one, keys added and all.
+///
+/// **When not, and what beats it.** A coded set of hashes (as in BIP158, 1.5 bits above log2(1/p))
+/// is the same with one hash function, without the memory to open it. Binary fuse and ribbon
+/// filters are smaller at any rate and asked as they are.
+///
+/// # Examples
+/// ```
+/// use chainsieve_filter::sizing::stages;
+/// use chainsieve_filter::{BloomFilter, CompressedBloomFilter, Filter, Insert, KeyHasher, Portable};
+///
+/// // Two hash functions instead of ten, and four times the bits.
+/// let (size, _) = stages::compressed_size(1_000, 0.001)?;
+/// let mut filter = <BloomFilter>::with_bits(size.num_bits, size.hash_funcs, KeyHasher::xxh3(7))?;
+/// (0..1_000u32).for_each(|key| drop(filter.insert(&key.to_le_bytes())));
+/// let bytes = CompressedBloomFilter::of(&filter).encode()?;
+/// assert!(bytes.len() < 1_700 && filter.num_bits() / 8 > 7_000);
+///
+/// // Whoever opens it says how much memory it may take.
+/// let opened = CompressedBloomFilter::decode(&bytes)?.open(1 << 20)?;
+/// assert_eq!(opened, filter);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompressedBloomFilter {
+    places: Places<false>,
+    hasher: KeyHasher,
+    len: u64,
+    num_set: u64,
+    rice: u8,
+    /// Whole words of eight bytes, zeros behind the last code.
+    code: Vec<u8>,
+}
+
+/// The bit of the second parameter from which on it says how long the code is.
+const CODE_WORDS_FROM: u32 = 16;
+
+impl CompressedBloomFilter {
+    /// The code of a filter.
+    pub fn of<S: AsRef<[u64]>>(filter: &BloomFilter<u64, S>) -> Self {
+        let Body { places, hasher, len, .. } = filter.body;
+        let num_set = filter.body.num_set();
+        let density = classic::share(num_set, places.num_bits());
+        let rice = stages::rice_parameter(density);
+        let mut writer = BitWriter::behind(Vec::new());
+        let mut next = 0;
+        for place in set_bits(filter.body.words.as_ref()) {
+            golomb_rice::put(&mut writer, place - next, rice);
+            next = place + 1;
+        }
+        let mut code = writer.finish();
+        code.resize(code.len().next_multiple_of(8), 0);
+        Self { places, hasher, len, num_set, rice, code }
+    }
+
+    /// The filter, of at most `max_bits` bits: a few bytes can be the code of a filter that is
+    /// large and empty.
+    ///
+    /// # Errors
+    /// If it has more bits, or there is no memory for as many.
+    pub fn open(&self, max_bits: u64) -> Result<BloomFilter, SizingError> {
+        let num_bits = self.places.num_bits();
+        if num_bits > max_bits {
+            let what = "a number of bits";
+            return Err(SizingError::Parameter { what, value: num_bits, min: 1, max: max_bits });
+        }
+        let mut words = Words::zeroed(num_bits.div_ceil(64))?;
+        let set = words.as_mut();
+        for place in self.codes() {
+            let (word, bit) = word_and_bit(place);
+            if let Some(word) = set.get_mut(word) {
+                *word |= 1 << bit;
+            }
+        }
+        let Self { places, hasher, len, .. } = *self;
+        Ok(BloomFilter { body: Body { words, places, hasher, len }, hash: PhantomData })
+    }
+
+    /// Bits of the filter that it opens to.
+    pub fn num_bits(&self) -> u64 {
+        self.places.num_bits()
+    }
+
+    /// Bits of the code.
+    pub fn coded_bits(&self) -> u64 {
+        self.code.len() as u64 * 8
+    }
+
+    /// Keys inserted.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing was inserted.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How keys are hashed.
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    /// The positions of the bits that are set, until the code ends.
+    fn codes(&self) -> impl Iterator<Item = u64> {
+        let mut reader = BitReader::at(&self.code, 0);
+        let mut next = 0u64;
+        (0..self.num_set).map_while(move |_| {
+            let place = next.saturating_add(golomb_rice::take(&mut reader, self.rice.into())?);
+            next = place.saturating_add(1);
+            Some(place)
+        })
+    }
+
+    /// Whether the code is that of as many bits as it says, in as many bytes as it takes.
+    fn check(&self) -> Result<(), DecodeError> {
+        let wrong = |what, value, limit| Err(DecodeError::Parameter { what, value, limit });
+        let (mut count, mut bits, mut next) = (0, 0u64, 0);
+        for place in self.codes() {
+            if place >= self.num_bits() {
+                return wrong("a position", place, "less than the number of bits");
+            }
+            bits = bits.saturating_add(golomb_rice::code_bits(place - next, self.rice));
+            (count, next) = (count + 1, place + 1);
+        }
+        if count < self.num_set {
+            return wrong("the number of bits that are set", self.num_set, "as many as are coded");
+        }
+        if bits.div_ceil(64) != self.code.len() as u64 / 8 {
+            return wrong("the code's length", self.coded_bits(), "as long as the codes");
+        }
+        let last = self.code.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
+        let over = bits % 64;
+        if over != 0 && last.unbounded_shl(u32::try_from(over).unwrap_or(64)) != 0 {
+            return Err(DecodeError::NotZero("bits behind the last code"));
+        }
+        Ok(())
+    }
+}
+
+/// The positions of the bits that are set.
+fn set_bits(words: &[u64]) -> impl Iterator<Item = u64> {
+    (0u64..).zip(words).flat_map(|(at, word)| {
+        let mut left = *word;
+        core::iter::from_fn(move || {
+            let bit = (left != 0).then(|| left.trailing_zeros())?;
+            left &= left - 1;
+            Some(at * 64 + u64::from(bit))
+        })
+    })
+}
+
+impl Portable for CompressedBloomFilter {
+    fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        // No code is as long as 2⁵¹ bytes: its filter has at most 2⁵⁶ bits.
+        let code_words = (self.code.len() / 8) as u64;
+        let shape = u64::from(self.places.hash_funcs)
+            | u64::from(self.rice) << 8
+            | code_words << CODE_WORDS_FROM;
+        let params = [self.places.range, shape, self.num_set];
+        let words: Vec<u64> =
+            self.code.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let (hasher, len) = (self.hasher, self.len);
+        Header { kind: Kind::Compressed, hasher, len, params }.encode(&[&words])
+    }
+
+    /// Checks all of the code, and allocates no more than it takes.
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let read = |header: &Header| {
+            let [range, shape, num_set] = header.params;
+            let (hash_funcs, rice) = (shape & 0xff, shape >> 8 & 0xff);
+            let places = places_of::<false>([range, hash_funcs, 0])?;
+            let Some(rice) = u8::try_from(rice).ok().filter(|rice| *rice <= 32) else {
+                let (what, limit) = ("the Rice parameter", "from 0 to 32");
+                return Err(DecodeError::Parameter { what, value: rice, limit });
+            };
+            if num_set > range.min(MAX_RANGE) {
+                let (what, limit) = ("the number of bits that are set", "as many as there are");
+                return Err(DecodeError::Parameter { what, value: num_set, limit });
+            }
+            check_set(num_set, places, header.len)?;
+            Ok((places, rice, num_set))
+        };
+        let opened = Opened::read(bytes, Kind::Compressed, |header| {
+            read(header)?;
+            let [_, shape, _] = header.params;
+            Ok(shape >> CODE_WORDS_FROM)
+        })?;
+        let (places, rice, num_set) = read(&opened.header)?;
+        let Header { hasher, len, .. } = opened.header;
+        let code = opened.bytes().to_vec();
+        let filter = Self { places, hasher, len, num_set, rice, code };
+        filter.check()?;
+        Ok(filter)
+    }
+}

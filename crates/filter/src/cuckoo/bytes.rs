@@ -1,0 +1,80 @@
+//! The bytes of cuckoo filters: the number of buckets is the first parameter, the others are zero;
+//! the body is the buckets, as they lie in memory, and zeros up to the last word's end.
+//!
+//! Whatever the buckets hold is a filter of some keys, so what is checked is what everything else
+//! relies on: that there are as many buckets as the header says, that as many slots are taken as
+//! it says keys were inserted, and that nothing lies behind the last bucket.
+
+use alloc::vec::Vec;
+
+use super::CuckooFilter;
+use super::bucket::{SLOTS, load, words_for};
+use super::place::MAX_BUCKETS;
+use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+
+impl<const BITS: u32> Portable for CuckooFilter<BITS> {
+    fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        self.header().encode(&[self.words.as_ref()])
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let opened = open::<BITS>(bytes)?;
+        Self::over(&opened, opened.words()?)
+    }
+}
+
+impl<'a, const BITS: u32> CuckooFilter<BITS, &'a [u64]> {
+    /// The filter of encoded bytes, asked where they are.
+    ///
+    /// # Errors
+    /// As [`decode`](Portable::decode), and where the bytes can't be read in place.
+    pub fn view(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let opened = open::<BITS>(bytes)?;
+        Self::over(&opened, opened.words_in_place()?)
+    }
+}
+
+impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
+    fn header(&self) -> Header {
+        let (kind, hasher, len) = (Self::KIND, self.hasher, self.len);
+        Header { kind, hasher, len, params: [self.buckets, 0, 0] }
+    }
+
+    fn over(opened: &Opened<'_>, words: S) -> Result<Self, DecodeError> {
+        let Header { hasher, len, params: [buckets, ..], .. } = opened.header;
+        check_body::<BITS>(words.as_ref(), buckets, len)?;
+        Ok(Self { words, buckets, len, hasher })
+    }
+}
+
+fn open<const BITS: u32>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
+    Opened::read(bytes, CuckooFilter::<BITS>::KIND, |header| {
+        let [buckets, rest @ ..] = header.params;
+        if rest != [0; 2] {
+            return Err(DecodeError::NotZero("parameters behind the number of buckets"));
+        }
+        if !(1..=MAX_BUCKETS).contains(&buckets) {
+            let limit = "from 1 to 2^32";
+            return Err(DecodeError::Parameter {
+                what: "number of buckets",
+                value: buckets,
+                limit,
+            });
+        }
+        Ok(words_for::<BITS>(buckets))
+    })
+}
+
+fn check_body<const BITS: u32>(words: &[u64], buckets: u64, len: u64) -> Result<(), DecodeError> {
+    let used = buckets * u64::from(SLOTS * BITS) % 64;
+    if used != 0 && words.last().is_some_and(|last| last >> used != 0) {
+        return Err(DecodeError::NotZero("behind the last bucket"));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "at most 2^32 buckets, the last one less")]
+    let taken: u64 = (0..buckets).map(|at| u64::from(load::<BITS>(words, at as u32).taken())).sum();
+    if taken != len {
+        let (what, limit) = ("number of keys", "as many as slots are taken");
+        return Err(DecodeError::Parameter { what, value: len, limit });
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Batches over lanes: the block of a key that comes later is asked for while one is tested.
+
+use chainsieve_lanes::simd::{Backend, Kernel, Lanes, prefetch};
+
+use super::choice::{SALTS, low, place};
+use super::layout::{Bits256, Bits512, Layout};
+
+/// How many keys ahead memory is asked for: twice as many lines as a core waits for at once, so
+/// that it always does.
+const AHEAD: usize = 48;
+
+/// The multipliers in the low halves of eight long words.
+const LONG_SALTS: [u64; 8] = {
+    let mut long = [0; 8];
+    let mut word = 0;
+    while word < 8 {
+        long[word] = SALTS[word] as u64;
+        word += 1;
+    }
+    long
+};
+
+/// The multipliers twice, for two keys.
+const SALTS_TWICE: [u32; 16] = {
+    let mut twice = [0; 16];
+    let mut word = 0;
+    while word < 16 {
+        twice[word] = SALTS[word % 8];
+        word += 1;
+    }
+    twice
+};
+
+/// Many keys at a time.
+#[expect(unnameable_types, reason = "sealed: no shapes but ours")]
+pub trait Batches: Layout {
+    fn contains_batch(on: Backend, blocks: &[Self::Block], hashes: &[u64], answers: &mut [bool]);
+    fn insert_batch(on: Backend, blocks: &mut [Self::Block], hashes: &[u64]);
+}
+
+impl Batches for Bits512 {
+    fn contains_batch(on: Backend, blocks: &[[u64; 8]], hashes: &[u64], answers: &mut [bool]) {
+        on.run(Contains512 { blocks, hashes, answers });
+    }
+
+    fn insert_batch(on: Backend, blocks: &mut [[u64; 8]], hashes: &[u64]) {
+        on.run(Insert512 { blocks, hashes });
+    }
+}
+
+impl Batches for Bits256 {
+    fn contains_batch(on: Backend, blocks: &[[u64; 4]], hashes: &[u64], answers: &mut [bool]) {
+        on.run(Contains256 { blocks, hashes, answers });
+    }
+
+    fn insert_batch(on: Backend, blocks: &mut [[u64; 4]], hashes: &[u64]) {
+        on.run(Insert256 { blocks, hashes });
+    }
+}
+
+/// Asks for the block of the key `AHEAD` behind `at`.
+#[inline(always)]
+fn ask_ahead<B>(blocks: &[B], hashes: &[u64], at: usize) {
+    if let Some(hash) = hashes.get(at + AHEAD) {
+        prefetch(&blocks[place(*hash, blocks.len())]);
+    }
+}
+
+/// Asks for the blocks of the first keys.
+#[inline(always)]
+fn ask_first<B>(blocks: &[B], hashes: &[u64]) {
+    for hash in hashes.iter().take(AHEAD) {
+        prefetch(&blocks[place(*hash, blocks.len())]);
+    }
+}
+
+/// The eight bits of a key in a block of 512.
+#[inline(always)]
+fn mask_512<L: Lanes>(lanes: L, low: u32) -> L::V {
+    // The upper halves of the long words are zero, before and after.
+    let products = lanes.mul(lanes.splat(low), lanes.load_long(&LONG_SALTS));
+    lanes.shl_each_long(lanes.load_long(&[1; 8]), lanes.shr::<26>(products))
+}
+
+/// The eight bits of each of two keys in blocks of 256.
+#[inline(always)]
+fn masks_256<L: Lanes>(lanes: L, first: u32, second: u32) -> L::V {
+    let products = lanes.mul(lanes.splat_halves(first, second), lanes.load(&SALTS_TWICE));
+    lanes.shl_each(lanes.splat(1), lanes.shr::<27>(products))
+}
+
+pub(super) struct Contains512<'a> {
+    pub(super) blocks: &'a [[u64; 8]],
+    pub(super) hashes: &'a [u64],
+    pub(super) answers: &'a mut [bool],
+}
+
+impl Kernel for Contains512<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        contains_scalar::<Bits512>(self.blocks, self.hashes, self.answers);
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) {
+        let Self { blocks, hashes, answers } = self;
+        ask_first(blocks, hashes);
+        for (at, (hash, answer)) in hashes.iter().zip(answers).enumerate() {
+            ask_ahead(blocks, hashes, at);
+            let block = lanes.load_long(&blocks[place(*hash, blocks.len())]);
+            *answer = lanes.is_subset(mask_512(lanes, low(*hash)), block);
+        }
+    }
+}
+
+pub(super) struct Insert512<'a> {
+    pub(super) blocks: &'a mut [[u64; 8]],
+    pub(super) hashes: &'a [u64],
+}
+
+impl Kernel for Insert512<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        insert_scalar::<Bits512>(self.blocks, self.hashes);
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) {
+        let Self { blocks, hashes } = self;
+        ask_first(blocks, hashes);
+        for (at, hash) in hashes.iter().enumerate() {
+            ask_ahead(blocks, hashes, at);
+            let num_blocks = blocks.len();
+            let block = &mut blocks[place(*hash, num_blocks)];
+            let filled = lanes.or(lanes.load_long(block), mask_512(lanes, low(*hash)));
+            lanes.store_long(filled, block);
+        }
+    }
+}
+
+pub(super) struct Contains256<'a> {
+    pub(super) blocks: &'a [[u64; 4]],
+    pub(super) hashes: &'a [u64],
+    pub(super) answers: &'a mut [bool],
+}
+
+impl Kernel for Contains256<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        contains_scalar::<Bits256>(self.blocks, self.hashes, self.answers);
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) {
+        let Self { blocks, hashes, answers } = self;
+        ask_first(blocks, hashes);
+        let (pairs, last) = hashes.as_chunks::<2>();
+        let (answer_pairs, last_answer) = answers.as_chunks_mut::<2>();
+        for (at, ([first, second], answers)) in pairs.iter().zip(answer_pairs).enumerate() {
+            ask_ahead(blocks, hashes, at * 2);
+            ask_ahead(blocks, hashes, at * 2 + 1);
+            let masks = masks_256(lanes, low(*first), low(*second));
+            let [first, second] = [first, second].map(|hash| &blocks[place(*hash, blocks.len())]);
+            *answers = lanes.are_subsets(masks, lanes.load_long_halves(first, second));
+        }
+        for (hash, answer) in last.iter().zip(last_answer) {
+            *answer = Bits256::may_contain(&blocks[place(*hash, blocks.len())], low(*hash));
+        }
+    }
+}
+
+pub(super) struct Insert256<'a> {
+    pub(super) blocks: &'a mut [[u64; 4]],
+    pub(super) hashes: &'a [u64],
+}
+
+impl Kernel for Insert256<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        insert_scalar::<Bits256>(self.blocks, self.hashes);
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) {
+        let Self { blocks, hashes } = self;
+        let num_blocks = blocks.len();
+        ask_first(blocks, hashes);
+        let (pairs, last) = hashes.as_chunks::<2>();
+        for (at, pair) in pairs.iter().enumerate() {
+            ask_ahead(blocks, hashes, at * 2);
+            ask_ahead(blocks, hashes, at * 2 + 1);
+            let mut masks = [0; 8];
+            lanes.store_long(masks_256(lanes, low(pair[0]), low(pair[1])), &mut masks);
+            // One after the other: both keys may have the same block.
+            for (hash, mask) in pair.iter().zip(masks.as_chunks::<4>().0) {
+                for (word, bits) in blocks[place(*hash, num_blocks)].iter_mut().zip(mask) {
+                    *word |= bits;
+                }
+            }
+        }
+        for hash in last {
+            Bits256::insert(&mut blocks[place(*hash, num_blocks)], low(*hash));
+        }
+    }
+}
+
+fn contains_scalar<B: Layout>(blocks: &[B::Block], hashes: &[u64], answers: &mut [bool]) {
+    ask_first(blocks, hashes);
+    for (at, (hash, answer)) in hashes.iter().zip(answers).enumerate() {
+        ask_ahead(blocks, hashes, at);
+        *answer = B::may_contain(&blocks[place(*hash, blocks.len())], low(*hash));
+    }
+}
+
+fn insert_scalar<B: Layout>(blocks: &mut [B::Block], hashes: &[u64]) {
+    let num_blocks = blocks.len();
+    ask_first(blocks, hashes);
+    for (at, hash) in hashes.iter().enumerate() {
+        ask_ahead(blocks, hashes, at);
+        B::insert(&mut blocks[place(*hash, num_blocks)], low(*hash));
+    }
+}

@@ -1,0 +1,276 @@
+//! Extendible hashing: parts of a range of hashes, each found by the top bits of a hash, each
+//! split and joined alone.
+//!
+//! A set's hashes fall into [`STRIPES`] ranges by their top bits, one lock each. Within a stripe a
+//! directory finds the part by as many further bits as the deepest part needs. A split touches the
+//! two halves and no other part, so that what an insertion can cost does not grow with the set.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+/// The bits of a hash that choose the stripe.
+const STRIPE_BITS: u32 = 6;
+/// How many stripes there are: how many writers can work at once.
+pub(super) const STRIPES: usize = 1 << STRIPE_BITS;
+/// A part that was split so often is not split again: keys that share so many bits of their
+/// hashes were chosen to.
+const MAX_DEPTH: u32 = 18;
+
+/// The stripe of a hash.
+#[inline]
+pub(super) fn stripe_of(hash: u64) -> usize {
+    (hash >> (64 - STRIPE_BITS)) as usize
+}
+
+/// The hashes of a stripe.
+pub(super) fn stripe_range(stripe: usize) -> RangeInclusive<u64> {
+    prefix_range(stripe as u64, STRIPE_BITS)
+}
+
+/// The hashes that begin with `prefix`, of `bits` bits, at least one.
+fn prefix_range(prefix: u64, bits: u32) -> RangeInclusive<u64> {
+    let first = prefix << (64 - bits);
+    first..=first | u64::MAX >> bits
+}
+
+/// The parts of one stripe.
+#[derive(Debug)]
+pub(super) struct Directory<T> {
+    stripe: usize,
+    /// How many bits behind the stripe's the directory is addressed by.
+    bits: u32,
+    /// For every value of these bits, which of `cells` it is in.
+    slots: Vec<u32>,
+    cells: Vec<Cell<T>>,
+}
+
+#[derive(Debug)]
+struct Cell<T> {
+    /// How many bits behind the stripe's all hashes in here share, and which.
+    depth: u32,
+    prefix: u64,
+    part: T,
+}
+
+/// A place among a directory's cells, good until the next split or join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CellId(usize);
+
+impl<T> Directory<T> {
+    /// All hashes of the stripe in one part.
+    pub(super) fn new(stripe: usize, part: T) -> Self {
+        let cells = vec![Cell { depth: 0, prefix: 0, part }];
+        Self { stripe, bits: 0, slots: vec![0], cells }
+    }
+
+    /// All hashes of the stripe in `2^depth` parts of equal ranges, in order.
+    ///
+    /// # Panics
+    /// If the number of parts is another.
+    pub(super) fn of_parts(stripe: usize, depth: u32, parts: Vec<T>) -> Self {
+        assert_eq!(parts.len(), 1 << depth, "a part for each prefix");
+        let slots = (0..1_u32 << depth).collect();
+        let cells = (0..).zip(parts).map(|(prefix, part)| Cell { depth, prefix, part });
+        Self { stripe, bits: depth, slots, cells: cells.collect() }
+    }
+
+    /// The ranges of `2^depth` parts, in order.
+    pub(super) fn ranges(stripe: usize, depth: u32) -> impl Iterator<Item = RangeInclusive<u64>> {
+        let prefix = (stripe as u64) << depth;
+        (0..1 << depth).map(move |part| prefix_range(prefix | part, STRIPE_BITS + depth))
+    }
+
+    #[inline]
+    pub(super) fn cell_of(&self, hash: u64) -> CellId {
+        // Two shifts, because a shift by 64 is none.
+        let slot = hash << STRIPE_BITS >> 1 >> (63 - self.bits);
+        CellId(self.slots[slot as usize] as usize)
+    }
+
+    #[inline]
+    pub(super) fn part(&self, cell: CellId) -> &T {
+        &self.cells[cell.0].part
+    }
+
+    #[inline]
+    pub(super) fn part_mut(&mut self, cell: CellId) -> &mut T {
+        &mut self.cells[cell.0].part
+    }
+
+    #[inline]
+    pub(super) fn of(&self, hash: u64) -> &T {
+        self.part(self.cell_of(hash))
+    }
+
+    pub(super) fn parts(&self) -> impl ExactSizeIterator<Item = &T> {
+        self.cells.iter().map(|cell| &cell.part)
+    }
+
+    /// Every part with its hashes, in the order of these.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (RangeInclusive<u64>, &T)> {
+        let mut next = Some(*stripe_range(self.stripe).start());
+        let end = *stripe_range(self.stripe).end();
+        core::iter::from_fn(move || {
+            let cell = self.cell_of(next.filter(|hash| *hash <= end)?);
+            let range = self.range(cell);
+            next = range.end().checked_add(1);
+            Some((range, self.part(cell)))
+        })
+    }
+
+    /// The hashes that are found in the part.
+    pub(super) fn range(&self, cell: CellId) -> RangeInclusive<u64> {
+        let Cell { depth, prefix, .. } = self.cells[cell.0];
+        prefix_range((self.stripe as u64) << depth | prefix, STRIPE_BITS + depth)
+    }
+
+    /// The first hash of the upper half of the part; `None` where it is not to be split further.
+    pub(super) fn middle(&self, cell: CellId) -> Option<u64> {
+        let Cell { depth, .. } = self.cells[cell.0];
+        let range = self.range(cell);
+        (depth < MAX_DEPTH).then(|| range.start() + (range.end() - range.start()) / 2 + 1)
+    }
+
+    /// Puts two parts in the place of one: the hashes below its middle, and those from there on.
+    pub(super) fn split(&mut self, cell: CellId, lower: T, upper: T) {
+        if self.cells[cell.0].depth == self.bits {
+            self.slots = self.slots.iter().flat_map(|slot| [*slot, *slot]).collect();
+            self.bits += 1;
+        }
+        let added = self.cells.len();
+        let Cell { depth, prefix, part } = &mut self.cells[cell.0];
+        *depth += 1;
+        *prefix <<= 1;
+        *part = lower;
+        let upper = Cell { depth: *depth, prefix: *prefix | 1, part: upper };
+        self.cells.push(upper);
+        self.point_to(CellId(added));
+    }
+
+    /// The part whose hashes differ in the last of the shared bits only, if it is one part.
+    pub(super) fn buddy(&self, cell: CellId) -> Option<CellId> {
+        let Cell { depth, prefix, .. } = self.cells[cell.0];
+        let slot = (prefix ^ 1) << (self.bits - depth);
+        let buddy = *self.slots.get(usize::try_from(slot).ok()?)? as usize;
+        (depth > 0 && self.cells[buddy].depth == depth).then_some(CellId(buddy))
+    }
+
+    /// Puts one part in the place of a part and its [`buddy`](Self::buddy).
+    pub(super) fn join(&mut self, cell: CellId, buddy: CellId, part: T) {
+        let joined = &mut self.cells[cell.0];
+        joined.depth -= 1;
+        joined.prefix >>= 1;
+        joined.part = part;
+        self.point_to(cell);
+        self.cells.swap_remove(buddy.0);
+        if buddy.0 < self.cells.len() {
+            // The last took its place.
+            self.point_to(buddy);
+        }
+    }
+
+    /// Lets the slots of a cell's hashes point to it.
+    fn point_to(&mut self, cell: CellId) {
+        let Cell { depth, prefix, .. } = self.cells[cell.0];
+        let spread = self.bits - depth;
+        let first = usize::try_from(prefix << spread).unwrap_or(usize::MAX);
+        let slots = self.slots.iter_mut().skip(first).take(1 << spread);
+        slots.for_each(|slot| *slot = u32::try_from(cell.0).unwrap_or(u32::MAX));
+    }
+
+    /// Bytes of the directory, without what the parts own.
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<u32>() + self.cells.capacity() * size_of::<Cell<T>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use super::*;
+
+    /// Each part knows its range, by which the directory is compared with what it should find.
+    fn check(directory: &Directory<(u64, u64)>, model: &BTreeMap<u64, u64>) {
+        assert_eq!(directory.parts().len(), model.len());
+        for (first, last) in model {
+            for hash in [*first, *last, first + (last - first) / 3] {
+                let cell = directory.cell_of(hash);
+                assert_eq!(directory.part(cell), &(*first, *last));
+                assert_eq!(directory.range(cell), *first..=*last);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_found_through_splits_and_joins() {
+        for stripe in [0, 1, STRIPES - 1] {
+            let (first, last) = stripe_range(stripe).into_inner();
+            let mut directory = Directory::new(stripe, (first, last));
+            let mut model = BTreeMap::from([(first, last)]);
+            let mut state = 7_u64;
+            let (mut splits, mut joins) = (0, 0);
+            for step in 0..4_000 {
+                state = crate::hashing::fmix64(state + step);
+                let hash = first | state >> STRIPE_BITS;
+                let cell = directory.cell_of(hash);
+                let (from, to) = directory.range(cell).into_inner();
+                // More splits at first, more joins later.
+                if state % 100 < if step < 1_000 { 70 } else { 30 } {
+                    let Some(middle) = directory.middle(cell) else { continue };
+                    directory.split(cell, (from, middle - 1), (middle, to));
+                    model.insert(from, middle - 1);
+                    model.insert(middle, to);
+                    splits += 1;
+                } else if let Some(buddy) = directory.buddy(cell) {
+                    let (other, end) = directory.range(buddy).into_inner();
+                    let (low, high) = (from.min(other), to.max(end));
+                    directory.join(cell, buddy, (low, high));
+                    model.remove(&from);
+                    model.remove(&other);
+                    model.insert(low, high);
+                    joins += 1;
+                }
+                if step % 50 == 0 {
+                    check(&directory, &model);
+                }
+            }
+            check(&directory, &model);
+            assert!(splits > 500 && joins > 500, "{splits} splits, {joins} joins");
+        }
+    }
+
+    #[test]
+    fn stripes_cover_all_hashes() {
+        let mut next = Some(0_u64);
+        for stripe in 0..STRIPES {
+            let (first, last) = stripe_range(stripe).into_inner();
+            assert_eq!(Some(first), next);
+            assert_eq!([stripe_of(first), stripe_of(last)], [stripe; 2]);
+            next = last.checked_add(1);
+        }
+        assert_eq!(next, None);
+    }
+
+    #[test]
+    fn equal_parts_are_found_in_order() {
+        let (first, last) = stripe_range(5).into_inner();
+        let width = (last - first) / 8 + 1;
+        let ranges = (0..8).map(|i| (first + i * width, first + i * width + (width - 1)));
+        let directory = Directory::of_parts(5, 3, ranges.clone().collect());
+        check(&directory, &ranges.collect());
+    }
+
+    #[test]
+    fn depth_has_an_end() {
+        let mut directory = Directory::new(0, ());
+        for _ in 0..MAX_DEPTH {
+            let cell = directory.cell_of(0);
+            assert!(directory.middle(cell).is_some());
+            directory.split(cell, (), ());
+        }
+        assert_eq!(directory.middle(directory.cell_of(0)), None);
+        assert!(directory.middle(directory.cell_of(1 << 57)).is_some());
+    }
+}

@@ -1,0 +1,295 @@
+//! How parts of a set are made, grow, shrink and are made anew.
+//!
+//! All of it is done under the stripe's writer lock, from the keys in the store, beside the
+//! filters that readers go on asking; they are kept out for the moment of the swap alone.
+#![expect(clippy::cast_precision_loss, reason = "counts become shares")]
+
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+use core::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
+
+use super::directory::{Directory, STRIPES, stripe_range};
+use super::errors::WatchError;
+use super::key_store::{Kept, KeyStore};
+use super::key_table::KeyTable;
+use super::shard::Shard;
+use super::{Body, WatchSet};
+use crate::hashing::fmix64;
+use crate::sizing::SizingError;
+
+/// A number from 0 to 1 (excluded) that belongs to a range.
+fn stagger(range: &RangeInclusive<u64>) -> f64 {
+    (fmix64(range.start() ^ range.end().rotate_left(32)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The lock of a stripe's writers.
+///
+/// A store that panics may have done before what it was asked to do: a key may be in it that the
+/// filters don't have. So from that moment on, and not only when the next writer comes, the store
+/// is asked.
+pub(super) struct Writing<'s, S: KeyStore> {
+    set: &'s WatchSet<S>,
+    stripe: usize,
+    /// Whether the thread was unwinding before.
+    was_panicking: bool,
+    _guard: MutexGuard<'s, ()>,
+}
+
+impl<S: KeyStore> Drop for Writing<'_, S> {
+    fn drop(&mut self) {
+        if thread::panicking() && !self.was_panicking {
+            self.set.ask_store_only(self.stripe);
+        }
+    }
+}
+
+impl<S: KeyStore> WatchSet<S> {
+    /// Whether a part with so many keys is to be split: at between one and five thirds of
+    /// `shard_keys`, by the part's place, so that parts that grow alike are not all split at a time.
+    fn is_too_large(&self, keys: u64, range: &RangeInclusive<u64>) -> bool {
+        let least = self.shard_keys as f64;
+        keys as f64 > least + least * stagger(range) * (2.0 / 3.0)
+    }
+
+    /// Whether two neighbours with so few keys in all are to be joined.
+    pub(super) const fn are_too_small(&self, keys: u64) -> bool {
+        keys <= self.shard_keys / 6
+    }
+
+    pub(super) fn read(&self, stripe: usize) -> RwLockReadGuard<'_, Body> {
+        // Nothing of others runs under the write lock.
+        self.stripes[stripe].body.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn write(&self, stripe: usize) -> RwLockWriteGuard<'_, Body> {
+        self.stripes[stripe].body.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock that writers of a stripe take. If one of them panicked, in the store that is, the
+    /// store is asked for each answer until the stripe was made anew out of it.
+    pub(super) fn lock(&self, stripe: usize) -> Result<Writing<'_, S>, WatchError<S::Error>> {
+        let locked = self.stripes[stripe].writer.lock();
+        let (is_poisoned, guard) = match locked {
+            Ok(guard) => (false, guard),
+            Err(poisoned) => (true, poisoned.into_inner()),
+        };
+        let was_panicking = thread::panicking();
+        let writing = Writing { set: self, stripe, was_panicking, _guard: guard };
+        if is_poisoned {
+            self.ask_store_only(stripe);
+            self.remake_stripe(stripe)?;
+            self.stripes[stripe].writer.clear_poison();
+        }
+        Ok(writing)
+    }
+
+    /// Lets the store be asked for every answer in a stripe.
+    fn ask_store_only(&self, stripe: usize) {
+        let counted = self.stripes[stripe].keys.load(Ordering::Relaxed);
+        self.replace(stripe, Body::InStore, counted);
+    }
+
+    /// Hashes of the store's keys in the range.
+    pub(super) fn hashes(
+        &self,
+        range: &RangeInclusive<u64>,
+    ) -> Result<Vec<u64>, WatchError<S::Error>> {
+        let mut hashes = Vec::new();
+        let mut take = |kept: Kept<'_>| {
+            let hash = match kept {
+                Kept::Key(key) => self.shape.hasher.hash(key),
+                Kept::Hash(hash) => hash,
+            };
+            if range.contains(&hash) {
+                hashes.push(hash);
+            }
+        };
+        self.store.visit(range.clone(), &mut take).map_err(WatchError::Store)?;
+        Ok(hashes)
+    }
+
+    /// A table of the store's keys in a stripe; `None` if it shows no keys.
+    fn table(&self, stripe: usize) -> Result<Option<KeyTable>, WatchError<S::Error>> {
+        let (range, hasher) = (stripe_range(stripe), self.shape.hasher);
+        let (mut table, mut is_whole) = (KeyTable::default(), true);
+        let mut take = |kept: Kept<'_>| match kept {
+            Kept::Key(key) => {
+                let hash = hasher.hash(key);
+                if range.contains(&hash) {
+                    is_whole &= table.push(hash, key, 1, |key| hasher.hash(key)).is_ok();
+                }
+            }
+            Kept::Hash(_) => is_whole = false,
+        };
+        self.store.visit(range.clone(), &mut take).map_err(WatchError::Store)?;
+        Ok(is_whole.then_some(table))
+    }
+
+    /// Swaps a stripe's body in, of so many keys.
+    fn replace(&self, stripe: usize, body: Body, keys: u64) {
+        let former = core::mem::replace(&mut *self.write(stripe), body);
+        drop(former); // outside of the lock
+        let counted = self.stripes[stripe].keys.load(Ordering::Relaxed);
+        self.recount(stripe, counted, keys);
+    }
+
+    /// Counts so many keys where there were others. Under the stripe's writer lock.
+    pub(super) fn recount(&self, stripe: usize, former: u64, now: u64) {
+        let more = now.wrapping_sub(former);
+        self.stripes[stripe].keys.fetch_add(more, Ordering::Relaxed);
+        self.keys.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Filters for the keys of a stripe.
+    fn shards(&self, stripe: usize, hashes: &mut [u64]) -> Result<Directory<Shard>, SizingError> {
+        let parts = (hashes.len() as u64).div_ceil(self.shard_keys).max(1).next_power_of_two();
+        let depth = parts.trailing_zeros();
+        if depth > 0 {
+            // In the order of hashes the parts lie one behind the other.
+            hashes.sort_unstable();
+        }
+        let mut rest = &*hashes;
+        let ranges = Directory::<()>::ranges(stripe, depth);
+        let built = ranges.map(|range| {
+            let keys = if depth > 0 {
+                rest.partition_point(|hash| hash <= range.end())
+            } else {
+                rest.len()
+            };
+            let (part, others) = rest.split_at(keys);
+            rest = others;
+            Shard::build(part, stagger(&range), self.shape)
+        });
+        Ok(Directory::of_parts(stripe, depth, built.collect::<Result<_, _>>()?))
+    }
+
+    /// Makes a stripe anew out of the store, as small or large sets have it.
+    pub(super) fn remake_stripe(&self, stripe: usize) -> Result<u64, WatchError<S::Error>> {
+        let mut hashes = self.hashes(&stripe_range(stripe))?;
+        let keys = hashes.len() as u64;
+        let exact = match self.is_small.load(Ordering::Relaxed) {
+            false => None,
+            true if S::IN_MEMORY => Some(Body::InStore),
+            true => self.table(stripe)?.map(Body::Exact),
+        };
+        let body = if let Some(exact) = exact {
+            exact
+        } else {
+            // Large, or of a store that shows no keys.
+            self.is_small.store(false, Ordering::Relaxed);
+            Body::Shards(self.shards(stripe, &mut hashes)?)
+        };
+        self.replace(stripe, body, keys);
+        Ok(keys)
+    }
+
+    /// Filters in the place of exact tables, stripe by stripe.
+    pub(super) fn leave_exact(&self) -> Result<(), WatchError<S::Error>> {
+        let _mode = self.mode.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_small.store(false, Ordering::Relaxed);
+        for stripe in 0..STRIPES {
+            let _writer = self.lock(stripe)?;
+            if self.read(stripe).is_exact() {
+                self.remake_stripe(stripe)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the part of a hash anew, with as much room as its keys need: split if they are many,
+    /// joined with its neighbour if they are few.
+    ///
+    /// The last hash of what it made; nothing, and the stripe's last, if the stripe has no parts.
+    pub(super) fn remake_shard(
+        &self,
+        stripe: usize,
+        hash: u64,
+        headroom: impl Fn(&RangeInclusive<u64>) -> f64,
+    ) -> Result<u64, WatchError<S::Error>> {
+        let (cell, range, former, middle, buddy) = {
+            let body = self.read(stripe);
+            let Body::Shards(shards) = &*body else { return Ok(*stripe_range(stripe).end()) };
+            let cell = shards.cell_of(hash);
+            let former = shards.part(cell).keys();
+            let buddy = shards.buddy(cell);
+            let buddy = buddy.map(|cell| (cell, shards.range(cell), shards.part(cell).keys()));
+            (cell, shards.range(cell), former, shards.middle(cell), buddy)
+        };
+        let mut hashes = self.hashes(&range)?;
+        let keys = hashes.len() as u64;
+        let mut last = *range.end();
+        let build = |hashes: &[u64], range: &RangeInclusive<u64>| {
+            Shard::build(hashes, headroom(range), self.shape)
+        };
+        if let Some(middle) = middle
+            && self.is_too_large(keys, &range)
+        {
+            let (lower, upper): (Vec<u64>, Vec<u64>) =
+                hashes.into_iter().partition(|hash| *hash < middle);
+            let lower = build(&lower, &(*range.start()..=middle - 1))?;
+            let upper = build(&upper, &(middle..=*range.end()))?;
+            if let Body::Shards(shards) = &mut *self.write(stripe) {
+                shards.split(cell, lower, upper);
+            }
+            self.recount(stripe, former, keys);
+        } else if let Some((buddy, buddy_range, buddy_keys)) = buddy
+            && self.are_too_small(keys + buddy_keys)
+        {
+            hashes.append(&mut self.hashes(&buddy_range)?);
+            let both =
+                *range.start().min(buddy_range.start())..=*range.end().max(buddy_range.end());
+            let joined = build(&hashes, &both)?;
+            last = *both.end();
+            if let Body::Shards(shards) = &mut *self.write(stripe) {
+                shards.join(cell, buddy, joined);
+            }
+            self.recount(stripe, former + buddy_keys, hashes.len() as u64);
+        } else {
+            let built = build(&hashes, &range)?;
+            if let Body::Shards(shards) = &mut *self.write(stripe) {
+                *shards.part_mut(cell) = built;
+            }
+            self.recount(stripe, former, keys);
+        }
+        Ok(last)
+    }
+
+    /// Room for one more key at this hash.
+    pub(super) fn make_room(&self, stripe: usize, hash: u64) -> Result<(), WatchError<S::Error>> {
+        let (is_exact, is_full) = match &*self.read(stripe) {
+            Body::Shards(shards) => (false, shards.of(hash).is_full()),
+            Body::InStore | Body::Exact(_) => (true, false),
+        };
+        if is_exact && !self.is_small.load(Ordering::Relaxed) {
+            self.remake_stripe(stripe)?;
+        } else if is_full {
+            self.remake_shard(stripe, hash, |_| 1.0)?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything anew out of the store, part by part.
+    pub(super) fn remake_all(&self) -> Result<(), WatchError<S::Error>> {
+        let mode = self.mode.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_small = self.store.len() <= self.exact_up_to;
+        self.is_small.store(is_small, Ordering::Relaxed);
+        for stripe in 0..STRIPES {
+            if is_small || self.read(stripe).is_exact() {
+                let _writer = self.lock(stripe)?;
+                self.remake_stripe(stripe)?;
+                continue;
+            }
+            let range = stripe_range(stripe);
+            let mut next = Some(*range.start());
+            while let Some(hash) = next.filter(|hash| range.contains(hash)) {
+                // Between parts other writers have their turn.
+                let _writer = self.lock(stripe)?;
+                next = self.remake_shard(stripe, hash, stagger)?.checked_add(1);
+            }
+        }
+        drop(mode);
+        if self.is_small.load(Ordering::Relaxed) { Ok(()) } else { self.leave_exact() }
+    }
+}

@@ -1,0 +1,309 @@
+//! Bytes of classic, partitioned and coded Bloom filters: golden files, views, hostile bytes.
+
+use chainsieve_filter::sizing::stages;
+use chainsieve_filter::{
+    AnyFilter, AtomicBloomFilter, BloomFilter, BloomFilterRef, CompressedBloomFilter, DecodeError,
+    EncodeError, Filter, Insert, KeyHash, KeyHasher, PartitionedBloomFilter,
+    PartitionedBloomFilterRef, Portable,
+};
+
+use crate::bloom::hashes;
+use crate::golden::{compare, mend, mutants, with_params};
+
+/// SipHash-1-3 with the key of bytes 0 to 15.
+const HASHER: KeyHasher = KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+
+/// 0 to 99 as 8 bytes little-endian.
+fn filled<F: Insert>(mut filter: F) -> F {
+    for key in 0..100u64 {
+        filter.insert(&key.to_le_bytes()).expect("never full");
+    }
+    filter
+}
+
+fn classic() -> BloomFilter {
+    filled(BloomFilter::with_fpr(100, 0.01, HASHER).expect("a size"))
+}
+
+fn wide() -> BloomFilter<u128> {
+    filled(BloomFilter::with_fpr(100, 0.001, HASHER).expect("a size"))
+}
+
+fn partitioned() -> PartitionedBloomFilter {
+    filled(PartitionedBloomFilter::with_slices(130, 7, HASHER).expect("a size"))
+}
+
+fn sparse() -> BloomFilter {
+    filled(BloomFilter::with_bits(6_101, 2, HASHER).expect("a size"))
+}
+
+#[test]
+fn golden_files() {
+    let bytes = compare("bloom", &classic().encode().unwrap());
+    assert_eq!(BloomFilter::decode(&bytes).unwrap(), classic());
+    assert_eq!(AtomicBloomFilter::decode(&bytes).unwrap().to_filter().unwrap(), classic());
+    let bytes = compare("wide_bloom", &wide().encode().unwrap());
+    assert_eq!(BloomFilter::decode(&bytes).unwrap(), wide());
+    let bytes = compare("partitioned", &partitioned().encode().unwrap());
+    assert_eq!(PartitionedBloomFilter::decode(&bytes).unwrap(), partitioned());
+    let coded = CompressedBloomFilter::of(&sparse());
+    let bytes = compare("compressed", &coded.encode().unwrap());
+    assert_eq!(CompressedBloomFilter::decode(&bytes).unwrap(), coded);
+    assert_eq!(coded.open(6_101).unwrap(), sparse());
+}
+
+/// Beginning at a multiple of eight, as mapped bytes do.
+fn aligned(bytes: &[u8]) -> (Vec<u64>, usize) {
+    let mut words = vec![0u64; bytes.len().div_ceil(8)];
+    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    (words, bytes.len())
+}
+
+fn as_bytes((words, len): &(Vec<u64>, usize)) -> &[u8] {
+    &bytemuck::cast_slice(words)[..*len]
+}
+
+#[test]
+fn views_answer_as_the_filter_does() {
+    let (ours, slices, wider) = (classic(), partitioned(), wide());
+    let bytes =
+        [ours.encode(), slices.encode(), wider.encode()].map(|bytes| aligned(&bytes.unwrap()));
+    let view = <BloomFilterRef<'_>>::view(as_bytes(&bytes[0])).unwrap();
+    let slice_view = <PartitionedBloomFilterRef<'_>>::view(as_bytes(&bytes[1])).unwrap();
+    let wide_view = BloomFilterRef::<u128>::view(as_bytes(&bytes[2])).unwrap();
+    assert_eq!((view.stats(), view.hash_funcs()), (ours.stats(), ours.hash_funcs()));
+    assert_eq!(slice_view.stats(), slices.stats());
+    assert_eq!(wide_view.stats(), wider.stats());
+    let keys = hashes(3, 20_000);
+    let mut answers = [vec![false; keys.len()], vec![false; keys.len()]];
+    view.contains_batch(&keys, &mut answers[0]);
+    ours.contains_batch(&keys, &mut answers[1]);
+    assert!(answers[0] == answers[1] && answers[0].contains(&true));
+    for key in 0..10_000u64 {
+        let key = key.to_le_bytes();
+        assert_eq!(slice_view.contains(&key), slices.contains(&key));
+        assert_eq!(wide_view.contains(&key), wider.contains(&key));
+    }
+    assert_eq!(view.folded().unwrap(), ours.folded().unwrap());
+    let off = aligned(&[&[0], as_bytes(&bytes[0])].concat());
+    assert_eq!(
+        <BloomFilterRef<'_>>::view(&as_bytes(&off)[1..]).unwrap_err(),
+        DecodeError::NotInPlace
+    );
+}
+
+/// Whatever is decoded from changed bytes is a whole filter: it says the same when written again.
+#[test]
+fn hostile_bytes_are_refused_or_a_filter() {
+    fn check<F: Portable>(filter: &F, used: impl Fn(&F)) {
+        mutants(&filter.encode().unwrap(), |bytes| {
+            let filter = F::decode(bytes)?;
+            used(&filter);
+            assert_eq!(filter.encode().unwrap(), bytes);
+            Ok(())
+        });
+    }
+    fn used<F: Filter>(filter: &F) {
+        let stats = filter.stats();
+        assert!(stats.expected_fpr <= 1.0 && stats.fill <= 1.0 && stats.num_bits > 0);
+        filter.contains(b"key");
+    }
+    check(&classic(), used);
+    check(&wide(), used);
+    check(&partitioned(), used);
+    check(&CompressedBloomFilter::of(&sparse()), |coded| {
+        if let Ok(opened) = coded.open(1 << 20) {
+            assert!(opened.num_bits() == coded.num_bits() && opened.len() == coded.len());
+            assert_eq!(CompressedBloomFilter::of(&opened).open(1 << 20), Ok(opened));
+        }
+    });
+}
+
+/// Rejected for what they are, before anything is allocated.
+#[test]
+fn impossible_parameters_are_refused() {
+    let bytes = classic().encode().unwrap();
+    let decode = |params| <BloomFilter>::decode(&with_params(&bytes, params));
+    let (bits, k) = (classic().num_bits(), u64::from(classic().hash_funcs()));
+    assert_eq!(decode([bits, k, 0]), Ok(classic()));
+    // No bits: what Bitcoin Core divided by (CVE-2013-5700).
+    assert!(matches!(decode([0, k, 0]), Err(DecodeError::Parameter { value: 0, .. })));
+    // A number of hash functions that overflows when one is added, as fastbloom's did.
+    for hash_funcs in [0, 129, u32::MAX.into(), 1 << 32, (1 << 32) | k, u64::MAX] {
+        let error = decode([bits, hash_funcs, 0]);
+        assert!(matches!(error, Err(DecodeError::Parameter { .. })), "{hash_funcs}: {error:?}");
+        let slices = partitioned().encode().unwrap();
+        let error = <PartitionedBloomFilter>::decode(&with_params(&slices, [130, hash_funcs, 0]));
+        assert!(matches!(error, Err(DecodeError::Parameter { .. })), "{hash_funcs}: {error:?}");
+    }
+    for num_bits in [bits + 64, 1 << 40, 1 << 56] {
+        assert!(matches!(decode([num_bits, k, 0]), Err(DecodeError::Truncated { .. })));
+    }
+    for num_bits in [(1 << 56) + 1, u64::MAX] {
+        assert!(matches!(decode([num_bits, k, 0]), Err(DecodeError::Parameter { .. })));
+    }
+    assert!(matches!(decode([bits - 64, k, 0]), Err(DecodeError::TooLong { .. })));
+    assert!(matches!(decode([bits, k, 1]), Err(DecodeError::NotZero(_))));
+    // The last words' bits are all used here: with a few less, some are behind the end.
+    let mut full = <BloomFilter>::with_bits(128, 2, HASHER).unwrap();
+    full.insert_batch(&hashes(1, 2_000)).unwrap();
+    let error = <BloomFilter>::decode(&with_params(&full.encode().unwrap(), [120, 2, 0]));
+    assert!(matches!(error, Err(DecodeError::NotZero(_))), "{error:?}");
+    // Fewer keys than can have set the bits; none; none in an empty one.
+    for (len, is_right) in [(0, false), (1, false), (99, true), (u64::MAX, true)] {
+        let mut bytes = bytes.clone();
+        bytes[32..40].copy_from_slice(&u64::to_le_bytes(len));
+        mend(&mut bytes);
+        assert_eq!(<BloomFilter>::decode(&bytes).is_ok(), is_right, "{len}");
+    }
+    let empty = <BloomFilter>::with_bits(100, 3, HASHER).unwrap();
+    let mut bytes = empty.encode().unwrap();
+    assert_eq!(BloomFilter::decode(&bytes), Ok(empty));
+    bytes[32] = 1;
+    mend(&mut bytes);
+    assert!(<BloomFilter>::decode(&bytes).is_err());
+}
+
+#[test]
+fn kinds_and_hashes_are_not_mixed_up() {
+    let (narrow, wider) = (classic().encode().unwrap(), wide().encode().unwrap());
+    let other = |result: Result<(), DecodeError>| {
+        assert!(matches!(result, Err(DecodeError::OtherKind { .. })), "{result:?}");
+    };
+    other(BloomFilter::<u128>::decode(&narrow).map(drop));
+    other(BloomFilter::<u64>::decode(&wider).map(drop));
+    other(<PartitionedBloomFilter>::decode(&narrow).map(drop));
+    other(CompressedBloomFilter::decode(&narrow).map(drop));
+    // A function of 64 bits under a filter of 128: keys would share the high half.
+    let mut bytes = wider;
+    bytes[11] = 5;
+    bytes[16..32].fill(0);
+    mend(&mut bytes);
+    let error = BloomFilter::<u128>::decode(&bytes);
+    assert!(matches!(error, Err(DecodeError::Parameter { value: 64, .. })), "{error:?}");
+    let secret = filled(<BloomFilter>::with_fpr(100, 0.01, KeyHasher::random()).unwrap());
+    assert_eq!(secret.encode(), Err(EncodeError::SecretKey));
+}
+
+/// A few bytes that open to an enormous filter: opened only by whoever allows for it.
+#[test]
+fn codes_are_no_bombs() {
+    let bytes = CompressedBloomFilter::of(&sparse()).encode().unwrap();
+    let coded = CompressedBloomFilter::decode(&bytes).unwrap();
+    assert!(coded.open(6_100).is_err() && coded.open(6_101).is_ok());
+    let mut params: Vec<u64> =
+        bytes[40..64].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    params[0] = 1 << 50;
+    let huge = with_params(&bytes, [params[0], params[1], params[2]]);
+    let huge = CompressedBloomFilter::decode(&huge).expect("only sparser");
+    assert_eq!(huge.num_bits(), 1 << 50);
+    assert!(huge.open(1 << 40).is_err() && huge.coded_bits() < 2_000);
+    // More bits than are coded, than there are; a Rice parameter beyond all.
+    for num_set in [params[2] + 1, 6_101, 6_102, u64::MAX] {
+        let bytes = with_params(&bytes, [6_101, params[1], num_set]);
+        let error = CompressedBloomFilter::decode(&bytes);
+        assert!(matches!(error, Err(DecodeError::Parameter { .. })), "{error:?}");
+    }
+    let fewer = with_params(&bytes, [6_101, params[1], params[2] - 40]);
+    assert!(CompressedBloomFilter::decode(&fewer).is_err());
+    let code_words = params[1] >> 16 << 16;
+    for shape in [2 | 33 << 8, 2 | 255 << 8, 0, 129].map(|shape| shape | code_words) {
+        assert!(
+            CompressedBloomFilter::decode(&with_params(&bytes, [6_101, shape, params[2]])).is_err()
+        );
+    }
+    for words in [0, 1 << 47] {
+        let shape = params[1] & 0xffff | words << 16;
+        assert!(
+            CompressedBloomFilter::decode(&with_params(&bytes, [6_101, shape, params[2]])).is_err()
+        );
+    }
+    // Only ones: a unary number without end.
+    let mut ones = bytes;
+    let end = ones.len() - 8;
+    ones[64..end].fill(0xff);
+    mend(&mut ones);
+    assert!(CompressedBloomFilter::decode(&ones).is_err());
+}
+
+/// Sparse, half full, full, empty: what goes in comes out, in about the bits that were foretold.
+#[test]
+fn codes_take_what_was_foretold() {
+    for (n, fpr) in [(100, 0.01), (5_000, 0.01), (5_000, 0.001), (5_000, 1e-6)] {
+        let (size, bits) = stages::compressed_size(n, fpr).unwrap();
+        let mut filter = <BloomFilter>::with_bits(size.num_bits, size.hash_funcs, HASHER).unwrap();
+        filter.insert_batch(&hashes(n, n)).unwrap();
+        let coded = CompressedBloomFilter::of(&filter);
+        let spread = 64.0 + bits * 0.03;
+        assert!((coded.coded_bits() as f64 - bits).abs() < spread, "{} {bits}", coded.coded_bits());
+        assert_eq!(coded.open(u64::MAX), Ok(filter));
+    }
+    for keys in [0, 1, 500, 100_000] {
+        for bits in [1, 63, 64, 65, 1_000] {
+            let mut filter = <BloomFilter>::with_bits(bits, 3, HASHER).unwrap();
+            filter.insert_batch(&hashes(1, keys)).unwrap();
+            let coded = CompressedBloomFilter::of(&filter);
+            let back = CompressedBloomFilter::decode(&coded.encode().unwrap()).unwrap();
+            assert_eq!(back, coded);
+            assert_eq!(back.open(bits), Ok(filter));
+            assert!(coded.coded_bits() <= bits * 2 + 64);
+        }
+    }
+    assert_eq!(u64::of(&HASHER, b"key").to_words()[1], 0);
+}
+
+/// The positions of a key follow from all bits of its hash: bytes of one width read as of the
+/// other would be a filter that has forgotten its keys.
+#[test]
+fn slices_of_wide_hashes_are_not_read_as_of_narrow_ones() {
+    let wide = PartitionedBloomFilter::<u128>::with_slices(130, 7, HASHER).unwrap();
+    let wide = filled(wide);
+    let bytes = wide.encode().unwrap();
+    let narrow = partitioned().encode().unwrap();
+    assert_eq!(PartitionedBloomFilter::<u128>::decode(&bytes).unwrap(), wide);
+    let parameter = |result: Result<(), DecodeError>| {
+        assert!(matches!(result, Err(DecodeError::Parameter { .. })), "{result:?}");
+    };
+    parameter(PartitionedBloomFilter::<u64>::decode(&bytes).map(drop));
+    parameter(PartitionedBloomFilter::<u128>::decode(&narrow).map(drop));
+    parameter(AnyFilter::decode(&bytes).map(drop));
+    let (aligned, len) = aligned(&bytes);
+    let view = &bytemuck::cast_slice(&aligned)[..len];
+    assert!(PartitionedBloomFilterRef::<u128>::view(view).unwrap().contains(&0u64.to_le_bytes()));
+    parameter(PartitionedBloomFilterRef::<u64>::view(view).map(drop));
+}
+
+/// A count from elsewhere does not wrap when keys are added to it.
+#[test]
+fn shared_filters_count_to_the_end() {
+    let mut bytes = classic().encode().unwrap();
+    bytes[32..40].fill(0xff);
+    mend(&mut bytes);
+    let filter = <AtomicBloomFilter>::decode(&bytes).unwrap();
+    assert_eq!(filter.encode().unwrap(), bytes);
+    for key in hashes(1, 100) {
+        filter.insert_hash(key);
+    }
+    assert_eq!(filter.len(), u64::MAX);
+    assert!(<BloomFilter>::decode(&filter.encode().unwrap()).is_ok());
+}
+
+/// One code for each filter and Rice parameter: nothing is hidden behind the last gap.
+#[test]
+fn codes_end_with_the_last_gap() {
+    let coded = CompressedBloomFilter::of(&sparse());
+    let bytes = coded.encode().unwrap();
+    let mut hidden = bytes.clone();
+    hidden[bytes.len() - 9] ^= 1;
+    mend(&mut hidden);
+    let error = CompressedBloomFilter::decode(&hidden);
+    assert!(matches!(error, Err(DecodeError::NotZero(_))), "{error:?}");
+    // A word of zeros more, and the length that says so.
+    let mut longer = bytes;
+    let end = longer.len() - 8;
+    longer.splice(end..end, [0; 8]);
+    longer[50] += 1;
+    mend(&mut longer);
+    let error = CompressedBloomFilter::decode(&longer);
+    assert!(matches!(error, Err(DecodeError::Parameter { .. })), "{error:?}");
+}

@@ -1,0 +1,285 @@
+//! Cuckoo filters: laws against an exact model, loads, the end of room; each way that other
+//! packages lose keys or memory by.
+
+use std::collections::BTreeSet;
+
+use chainsieve_filter::{
+    CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16, Filter, Insert, KeyHasher, Merge,
+    MergeError, NotContained, Portable, Remove, SizingError, Witness,
+};
+
+use crate::key_families::{SEEDS, split_mix};
+use crate::model::Laws;
+
+fn hasher() -> KeyHasher {
+    KeyHasher::siphash_1_3([3, 4])
+}
+
+pub(crate) fn hashes(seed: u64, range: std::ops::Range<u64>) -> Vec<u64> {
+    let base = split_mix(seed) & 0xffff_ffff << 32;
+    range.map(|index| split_mix(base ^ index)).collect()
+}
+
+fn with_buckets<const BITS: u32>(buckets: u64) -> CuckooFilter<BITS> {
+    CuckooFilter::with_buckets(buckets, hasher()).expect("memory")
+}
+
+/// Few buckets, so that sequences come upon the end of room too.
+fn laws_hold<const BITS: u32>(buckets: u64, keys: u16, most_copies: u32) {
+    Laws::new(move || with_buckets::<BITS>(buckets))
+        .keys(keys)
+        .most_copies(most_copies)
+        .removing()
+        .merging()
+        .portable()
+        .run(14);
+}
+
+#[test]
+fn the_laws_hold() {
+    for buckets in [1, 2, 3, 17, 64, 200] {
+        laws_hold::<8>(buckets, 600, u32::MAX);
+        laws_hold::<12>(buckets, 600, u32::MAX);
+        laws_hold::<16>(buckets, 600, u32::MAX);
+    }
+    // Few keys, each of them often.
+    laws_hold::<8>(50, 12, u32::MAX);
+    laws_hold::<16>(50, 12, 8);
+}
+
+/// The load that sizes are made for, with no spare bucket, without one refusal.
+#[test]
+fn a_load_of_94_percent_is_reached() {
+    fn fill<const BITS: u32>(n: u64, seed: u64) {
+        let hashes = hashes(seed, 0..n);
+        let mut filter = with_buckets::<BITS>((n * 100).div_ceil(94 * 4));
+        if seed.is_multiple_of(2) {
+            assert_eq!(filter.insert_batch(&hashes), Ok(()), "{n} keys, seed {seed}");
+        } else {
+            for hash in &hashes {
+                filter.insert_hash(*hash).expect("room");
+            }
+        }
+        let load = filter.fill();
+        assert!(load > 0.94 - 4.0 / n as f64 && load <= 0.94, "{load}");
+        let mut answers = vec![false; hashes.len()];
+        filter.contains_batch(&hashes, &mut answers);
+        assert!(!answers.contains(&false), "{n} keys, seed {seed}");
+    }
+    for n in [1_000, 10_000, 100_000, 1_000_000] {
+        for seed in SEEDS {
+            fill::<16>(n, seed);
+            // The widths differ in what fingerprints there are to move, not in how.
+            if n <= 100_000 {
+                fill::<8>(n, seed);
+                fill::<12>(n, seed);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_capacity_is_reached() {
+    for n in (0..130).chain([200, 300, 500, 999]) {
+        for seed in SEEDS {
+            let mut filter = CuckooFilter16::with_capacity(n, hasher()).expect("memory");
+            assert!(filter.capacity() >= n);
+            assert_eq!(filter.insert_batch(&hashes(seed, 0..n)), Ok(()), "{n} keys, seed {seed}");
+        }
+    }
+}
+
+/// Another package drops some other key when it is full.
+#[test]
+fn a_refused_key_costs_no_other() {
+    fn fill<const BITS: u32>(buckets: u64, seed: u64) -> f64 {
+        let keys = hashes(seed, 0..buckets * 5);
+        let mut filter = with_buckets::<BITS>(buckets);
+        let inserted = keys.iter().take_while(|key| filter.insert_hash(**key).is_ok()).count();
+        let load = filter.fill();
+        let before = filter.encode().expect("no secret key");
+        // The one that failed above, and others that fail: not a byte changes.
+        let mut refused = 0;
+        for key in keys[inserted..].iter().take(50) {
+            let mut copy = filter.clone();
+            if let Err(full) = copy.insert_hash(*key) {
+                assert_eq!((full.len, full.capacity), (inserted as u64, buckets * 4));
+                assert_eq!(copy.encode().expect("no secret key"), before);
+                refused += 1;
+            }
+        }
+        assert!(refused > 0);
+        assert!(keys[..inserted].iter().all(|key| filter.contains_hash(*key)), "a key is lost");
+        load
+    }
+    for buckets in [1, 2, 3, 5, 64, 127, 1000] {
+        for seed in SEEDS {
+            let loads = [fill::<8>(buckets, seed), fill::<12>(buckets, seed)];
+            let load = fill::<16>(buckets, seed).min(loads[0]).min(loads[1]);
+            assert!(buckets < 1000 || load > 0.96, "{buckets}, seed {seed}: {load}");
+        }
+    }
+}
+
+fn rate<const BITS: u32>(inside: &[u64], outside: &[u64]) -> f64 {
+    let mut filter =
+        CuckooFilter::<BITS>::with_capacity(inside.len() as u64, hasher()).expect("memory");
+    filter.insert_batch(inside).expect("room");
+    let hits = outside.iter().filter(|hash| filter.contains_hash(**hash)).count();
+    hits as f64 / outside.len() as f64
+}
+
+/// In some packages 8 bits are all there is, whatever rate is asked for.
+#[test]
+fn wider_fingerprints_are_rarer() {
+    let (inside, outside) = (hashes(1, 0..50_000), hashes(2, 0..1_000_000));
+    let rates = [rate::<8>(&inside, &outside), rate::<12>(&inside, &outside)];
+    let rate = rate::<16>(&inside, &outside);
+    assert!((14.0..18.0).contains(&(rates[0] / rates[1])), "{rates:?}");
+    assert!((11.0..22.0).contains(&(rates[1] / rate)), "{rates:?}, {rate}");
+}
+
+/// Rounding up to a power of two leaves up to half of the memory empty.
+#[test]
+fn sizes_follow_the_keys() {
+    for n in [100_000, 123_456, (1 << 17) + 1, (1 << 18) - 1, 262_145, 900_001] {
+        let bits = |filter: &dyn Filter<Hash = u64>| filter.num_bits() as f64 / n as f64;
+        let eight = CuckooFilter8::with_capacity(n, hasher()).expect("memory");
+        let twelve = CuckooFilter12::with_capacity(n, hasher()).expect("memory");
+        let sixteen = CuckooFilter16::with_capacity(n, hasher()).expect("memory");
+        let all = [bits(&eight), bits(&twelve), bits(&sixteen)];
+        assert!((8.51..8.52).contains(&all[0]), "{n}: {all:?}");
+        assert!((12.76..12.78).contains(&all[1]), "{n}: {all:?}");
+        assert!((17.02..17.04).contains(&all[2]), "{n}: {all:?}");
+    }
+}
+
+#[test]
+fn rates_asked_for_are_kept() {
+    for (n, fpr) in [(1, 0.5), (10, 0.03), (1000, 0.02), (1000, 0.01), (77_777, 0.029)] {
+        let mut filter = CuckooFilter8::with_fpr(n, fpr, hasher()).expect("a size");
+        filter.insert_batch(&hashes(3, 0..n)).expect("room");
+        assert!(filter.expected_fpr() <= fpr, "{n}, {fpr}: {}", filter.expected_fpr());
+        // No more than needed: at most twenty buckets more than a load of 94 % or the rate take.
+        let slots = (n as f64 / 0.94).max(8.0 * n as f64 / (255.0 * fpr));
+        assert!((filter.num_slots() as f64) < slots * 1.02 + 80.0, "{n}, {fpr}");
+    }
+    let refused = CuckooFilter16::with_fpr(1000, 1e-6, hasher()).err();
+    assert!(matches!(refused, Some(SizingError::OutOfReach { .. })), "{refused:?}");
+    for fpr in [0.0, 1.0, -1.0, f64::NAN] {
+        let refused = CuckooFilter16::with_fpr(1000, fpr, hasher()).err();
+        assert!(matches!(refused, Some(SizingError::Fpr { .. })), "{refused:?}");
+    }
+    for refused in [
+        CuckooFilter16::with_capacity(u64::MAX, hasher()).err(),
+        CuckooFilter16::with_capacity(1 << 34, hasher()).err(),
+        CuckooFilter16::with_buckets(0, hasher()).err(),
+        CuckooFilter16::with_buckets(u64::MAX, hasher()).err(),
+    ] {
+        let is_parameter = matches!(refused, Some(SizingError::Parameter { what: "buckets", .. }));
+        assert!(is_parameter, "{refused:?}");
+    }
+}
+
+#[test]
+fn a_key_has_room_for_eight_copies() {
+    let mut in_two = 0;
+    for key in hashes(5, 0..200) {
+        let mut filter = with_buckets::<16>(20);
+        let copies = (0..9).take_while(|_| filter.insert_hash(key).is_ok()).count();
+        in_two += u32::from(copies == 8);
+        // One bucket of twenty leads to itself.
+        assert!(copies == 8 || copies == 4, "{copies}");
+        let full = filter.clone();
+        let refusal = filter.insert_hash(key).expect_err("no ninth");
+        assert_eq!((refusal.len, refusal.capacity), (copies as u64, 80));
+        let batch = filter.insert_batch(&[key; 3]).expect_err("no ninth");
+        assert_eq!((batch.inserted, &filter), (0, &full));
+        for left in (0..copies).rev() {
+            assert!(filter.contains_hash(key));
+            assert_eq!(filter.remove(Witness::vouched(key)), Ok(()));
+            assert_eq!(filter.len(), left as u64);
+        }
+        assert_eq!(filter.remove(Witness::vouched(key)), Err(NotContained));
+        assert_eq!(filter, with_buckets(20));
+    }
+    assert!((170..200).contains(&in_two), "{in_two}");
+    // In a batch, the copies that wait behind the first refused one leave no trace.
+    for key in hashes(6, 0..20) {
+        let mut filter = with_buckets::<16>(20);
+        let refused = filter.insert_batch(&[key; 12]).expect_err("four too many").inserted;
+        assert!((refused == 8 || refused == 4) && filter.len() == refused as u64, "{refused}");
+        for _ in 0..refused {
+            assert_eq!(filter.remove(Witness::vouched(key)), Ok(()));
+        }
+        assert_eq!(filter, with_buckets(20));
+    }
+}
+
+#[test]
+fn a_stranger_can_not_be_removed() {
+    let mut filter = with_buckets::<16>(1000);
+    filter.insert_batch(&hashes(1, 0..3_700)).expect("room");
+    let before = filter.clone();
+    let mut refused = 0;
+    for stranger in hashes(2, 0..20_000) {
+        if !filter.contains_hash(stranger) {
+            assert_eq!(filter.remove(Witness::vouched(stranger)), Err(NotContained));
+            refused += 1;
+        }
+    }
+    assert_eq!(filter, before);
+    assert!((19_900..20_000).contains(&refused), "{refused}");
+}
+
+#[test]
+fn merged_filters_hold_both_sets() {
+    let (left, right) = (hashes(1, 0..2_000), hashes(2, 0..1_700));
+    let filled = |keys: &[u64]| {
+        let mut filter = with_buckets::<12>(1000);
+        filter.insert_batch(keys).expect("room");
+        filter
+    };
+    let mut merged = filled(&left);
+    merged.merge(&filled(&right)).expect("room for both");
+    assert_eq!(merged.len(), 3_700);
+    assert!(left.iter().chain(&right).all(|key| merged.contains_hash(*key)));
+    for key in left.iter().chain(&right) {
+        merged.remove(Witness::vouched(*key)).expect("it is there");
+    }
+    assert_eq!(merged, with_buckets(1000));
+
+    // Too many for the slots, and too many to be moved about.
+    for len in [2_001, 1_999] {
+        let mut full = filled(&left);
+        let before = full.encode().expect("no secret key");
+        let refused = full.merge(&filled(&hashes(3, 0..len)));
+        assert!(matches!(refused, Err(MergeError::Full(full)) if full.len == 2_000), "{refused:?}");
+        assert_eq!(full.encode().expect("no secret key"), before);
+    }
+    let mut filter = filled(&left);
+    let (what, ours, theirs) = ("number of buckets", 1000, 1001);
+    let refused = filter.merge(&with_buckets(1001));
+    assert_eq!(refused, Err(MergeError::Shape { what, ours, theirs }));
+    let other_key = KeyHasher::siphash_1_3([3, 5]);
+    let other = CuckooFilter12::with_buckets(1000, other_key).expect("memory");
+    assert_eq!(filter.merge(&other), Err(MergeError::Hasher));
+    assert_eq!(filter, filled(&left));
+}
+
+#[test]
+fn insertion_says_what_is_new() {
+    let mut filter = with_buckets::<8>(500);
+    let mut places = BTreeSet::new();
+    let mut found_before = 0;
+    for key in hashes(9, 0..1_500) {
+        let was_there = filter.contains_hash(key);
+        assert_eq!(filter.insert_hash(key), Ok(!was_there));
+        found_before += u32::from(was_there);
+        places.insert(key);
+    }
+    assert!(found_before > 0 && places.len() == 1_500);
+    assert_eq!(filter.len(), 1_500);
+    filter.clear();
+    assert_eq!(filter, with_buckets(500));
+}

@@ -1,0 +1,210 @@
+//! The bytes of cuckoo filters: golden files, views, and bytes that are none.
+
+use chainsieve_filter::{
+    CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16, DecodeError, EncodeError, Filter,
+    Insert, KeyHasher, Kind, Portable,
+};
+
+use crate::cuckoo::hashes;
+use crate::golden::{compare, mend};
+
+const HEADER: usize = 64;
+
+/// 0 to 99 as 8 bytes little-endian, one by one.
+fn golden<const BITS: u32>(buckets: u64, hasher: KeyHasher) -> CuckooFilter<BITS> {
+    let mut filter = CuckooFilter::with_buckets(buckets, hasher).expect("memory");
+    for key in 0..100_u64 {
+        filter.insert(&key.to_le_bytes()).expect("room");
+    }
+    filter
+}
+
+fn check_golden<const BITS: u32>(name: &str, kind: Kind, filter: &CuckooFilter<BITS>) {
+    let written = filter.encode().expect("no secret key");
+    let golden = compare(name, &written);
+    assert_eq!(Kind::of(&golden), Ok(kind));
+    let decoded = CuckooFilter::<BITS>::decode(&golden).expect("a golden file");
+    assert_eq!(&decoded, filter);
+    assert_eq!(decoded.len(), 100);
+    assert!((0..100_u64).all(|key| decoded.contains(&key.to_le_bytes())));
+}
+
+#[test]
+fn golden_files_are_read_and_written() {
+    let sip = KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+    check_golden("cuckoo8", Kind::Cuckoo8, &golden::<8>(31, KeyHasher::xxh3(0)));
+    check_golden("cuckoo12", Kind::Cuckoo12, &golden::<12>(29, KeyHasher::xxh3(1)));
+    check_golden("cuckoo16", Kind::Cuckoo16, &golden::<16>(27, sip));
+}
+
+/// The body of a filter of one key, from what is documented, bit by bit.
+#[test]
+fn places_are_where_the_documents_say() {
+    for bits in [8, 12, 16_u32] {
+        for buckets in [1, 3, 8, 1000_u64] {
+            let hasher = KeyHasher::xxh3(0);
+            for key in 0..200_u64 {
+                let hash: u64 = hasher.hash(&key.to_le_bytes());
+                let bytes = match bits {
+                    8 => one_key::<8>(buckets, hash),
+                    12 => one_key::<12>(buckets, hash),
+                    _ => one_key::<16>(buckets, hash),
+                };
+                let first = (u128::from(hash) * u128::from(buckets) >> 64) as u64;
+                let fingerprint = ((hash % (1 << 32)) * ((1 << bits) - 1) >> 32) + 1;
+                // Both are free: the first bucket, its first slot.
+                let bit = first * 4 * u64::from(bits);
+                let mut body = vec![0_u8; bytes.len() - HEADER - 8];
+                for at in 0..u64::from(bits) {
+                    let to = usize::try_from(bit + at).expect("few");
+                    body[to / 8] |= u8::from(fingerprint >> at & 1 == 1) << (to % 8);
+                }
+                assert_eq!(bytes[HEADER..bytes.len() - 8], body, "{bits} bits, key {key}");
+            }
+        }
+    }
+}
+
+fn one_key<const BITS: u32>(buckets: u64, hash: u64) -> Vec<u8> {
+    let filter = CuckooFilter::<BITS>::with_buckets(buckets, KeyHasher::xxh3(0));
+    let mut filter = filter.expect("memory");
+    filter.insert_hash(hash).expect("room");
+    filter.encode().expect("no secret key")
+}
+
+fn views_answer_alike<const BITS: u32>(buckets: u64) {
+    let mut filter =
+        CuckooFilter::<BITS>::with_buckets(buckets, KeyHasher::xxh3(7)).expect("memory");
+    filter.insert_batch(&hashes(1, 0..buckets * 3)).expect("room");
+    let bytes = filter.encode().expect("no secret key");
+    // At a multiple of eight.
+    let mut aligned = vec![0_u64; bytes.len() / 8];
+    for (word, bytes) in aligned.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    let view = CuckooFilter::<BITS, &[u64]>::view(bytemuck::cast_slice(&aligned));
+    let view = view.expect("aligned bytes");
+    let asked = hashes(1, 0..buckets * 10);
+    let mut answers = (vec![false; asked.len()], vec![false; asked.len()]);
+    filter.contains_batch(&asked, &mut answers.0);
+    view.contains_batch(&asked, &mut answers.1);
+    assert_eq!(answers.0, answers.1);
+    assert!(
+        asked.iter().zip(&answers.1).all(|(hash, answer)| view.contains_hash(*hash) == *answer)
+    );
+    assert_eq!(view.stats(), filter.stats());
+    assert_eq!((view.num_slots(), view.hasher()), (filter.num_slots(), filter.hasher()));
+}
+
+#[test]
+fn views_answer_as_their_filters() {
+    for buckets in [50, 51, 52, 53, 1000] {
+        views_answer_alike::<8>(buckets);
+        views_answer_alike::<12>(buckets);
+        views_answer_alike::<16>(buckets);
+    }
+}
+
+fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
+    mend(&mut bytes);
+    bytes
+}
+
+fn changed(bytes: &[u8], at: usize, change: impl Fn(u8) -> u8) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at] = change(bytes[at]);
+    mended(bytes)
+}
+
+fn with_word(bytes: &[u8], at: usize, word: u64) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    mended(bytes)
+}
+
+fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
+    let filter = golden::<BITS>(buckets, KeyHasher::xxh3(0));
+    let bytes = filter.encode().expect("no secret key");
+    let decode = |bytes: &[u8]| CuckooFilter::<BITS>::decode(bytes);
+    assert_eq!(decode(&bytes), Ok(filter));
+    for len in 0..bytes.len() {
+        assert!(decode(&bytes[..len]).is_err(), "cut to {len}");
+        let cut = mended([&bytes[..len], &[0; 8]].concat());
+        assert!(len + 8 == bytes.len() || decode(&cut).is_err(), "cut to {len}, and a checksum");
+    }
+    assert!(decode(&mended([&bytes[..], &[0; 8]].concat())).is_err(), "one word more");
+    for at in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1;
+        assert!(decode(&flipped).is_err(), "byte {at}");
+    }
+    // The seed alone may be another; the second half of a key has to be zero for XXH3.
+    for at in (0..HEADER).filter(|at| !(16..24).contains(at)) {
+        for bit in 0..8 {
+            let result = decode(&changed(&bytes, at, |byte| byte ^ 1 << bit));
+            // Function 3, XXH64, is another one of 64 bits and a seed.
+            let is_function = at == 11;
+            assert!(result.is_err() || is_function, "byte {at}, bit {bit}");
+        }
+    }
+    for len in [0, 1, 99, 101, buckets * 4, buckets * 4 + 1, u64::MAX] {
+        let error = DecodeError::Parameter {
+            what: "number of keys",
+            value: len,
+            limit: "as many as slots are taken",
+        };
+        assert_eq!(decode(&with_word(&bytes, 32, len)), Err(error));
+    }
+    for buckets in [0, (1 << 32) + 1, 1 << 58, 1 << 62, u64::MAX] {
+        let (what, limit) = ("number of buckets", "from 1 to 2^32");
+        let error = DecodeError::Parameter { what, value: buckets, limit };
+        assert_eq!(decode(&with_word(&bytes, 40, buckets)), Err(error));
+    }
+    for others in [1, buckets - 9, buckets + 9, 1 << 32] {
+        let error = decode(&with_word(&bytes, 40, others)).expect_err("another length");
+        let is_length =
+            matches!(error, DecodeError::Truncated { .. } | DecodeError::TooLong { .. });
+        assert!(is_length, "{others}: {error}");
+    }
+    for at in [48, 56] {
+        let error = decode(&with_word(&bytes, at, 1)).expect_err("no third parameter");
+        assert!(matches!(error, DecodeError::NotZero(_)), "{error}");
+    }
+    // A slot more or less taken than keys are counted.
+    for at in HEADER..bytes.len() - 8 {
+        let emptied = decode(&changed(&bytes, at, |_| 0));
+        let filled = decode(&changed(&bytes, at, |_| 0xff));
+        let same_len = |result: &Result<CuckooFilter<BITS>, _>| {
+            result.as_ref().is_ok_and(|filter| filter.len() == 100)
+        };
+        assert!(emptied.is_err() || same_len(&emptied), "byte {at}");
+        assert!(filled.is_err() || same_len(&filled), "byte {at}");
+        assert!(BITS != 8 || emptied.is_err() || bytes[at] == 0, "byte {at}");
+    }
+    // Behind the last bucket.
+    let used = usize::try_from((buckets * u64::from(4 * BITS)).div_ceil(8)).expect("few");
+    for at in HEADER + used..bytes.len() - 8 {
+        let error = decode(&changed(&bytes, at, |_| 1));
+        assert_eq!(error, Err(DecodeError::NotZero("behind the last bucket")));
+    }
+}
+
+#[test]
+fn hostile_bytes() {
+    for buckets in 31..35 {
+        hostile_bytes_are_refused::<8>(buckets);
+        hostile_bytes_are_refused::<12>(buckets);
+        hostile_bytes_are_refused::<16>(buckets);
+    }
+}
+
+#[test]
+fn other_widths_and_secret_keys_are_refused() {
+    let bytes = golden::<12>(30, KeyHasher::xxh3(0)).encode().expect("no secret key");
+    let (found, expected) = ("cuckoo12", "cuckoo16");
+    let refused = CuckooFilter16::decode(&bytes);
+    assert_eq!(refused, Err(DecodeError::OtherKind { found, expected }));
+    assert!(CuckooFilter8::decode(&bytes).is_err() && CuckooFilter12::decode(&bytes).is_ok());
+    let secret = CuckooFilter8::with_capacity(1, KeyHasher::random()).expect("memory");
+    assert_eq!(secret.encode(), Err(EncodeError::SecretKey));
+}

@@ -1,0 +1,158 @@
+//! Sizes, rates and counts at their ends: errors or results, soon, and never a panic.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use chainsieve_filter::sizing::{self, Layout, blocked, classic, cuckoo, partitioned, stages};
+use chainsieve_filter::{
+    BloomFilter, CountingBloomFilter, CuckooFilter16, Filter, KeyHasher, PartitionedBloomFilter,
+    SizingError, SplitBlockFilter256, SplitBlockFilter512,
+};
+
+const HASHER: KeyHasher = KeyHasher::xxh3(7);
+/// The greatest rate below one.
+const ALMOST_ONE: f64 = 1.0 - f64::EPSILON / 2.0;
+const COUNTS: [u64; 9] = [0, 1, 2, 1 << 20, 1 << 40, 1 << 49, 1 << 56, 1 << 60, u64::MAX];
+const RATES: [f64; 12] = [
+    f64::NAN,
+    f64::INFINITY,
+    -1.0,
+    0.0,
+    1e-300,
+    f64::MIN_POSITIVE,
+    1e-30,
+    1e-7,
+    0.5,
+    0.999_999,
+    ALMOST_ONE,
+    1.0,
+];
+
+/// What `compute` returns, if it does so in a time that no search of a size takes.
+#[track_caller]
+fn soon<T: Send + 'static>(what: &str, compute: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(compute()));
+    receive.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+#[test]
+fn sizes_of_extremes_are_found_or_refused_soon() {
+    for layout in Layout::ALL {
+        for fpr in RATES {
+            for n in COUNTS {
+                let name = format!("{layout:?}, {n} keys at {fpr:e}");
+                let cost = soon(&name, move || layout.cost(n, fpr));
+                let is_rate = fpr > 0.0 && fpr < 1.0;
+                match cost {
+                    Ok(cost) => {
+                        assert!(is_rate && cost.fpr <= fpr, "{name}: {cost:?}");
+                        assert!(cost.bits_per_key >= 0.0, "{name}: {cost:?}");
+                    }
+                    Err(SizingError::Fpr { .. }) => assert!(!is_rate, "{name}"),
+                    Err(_) => assert!(is_rate, "{name}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rates_of_extremes_are_rates() {
+    let is_rate = |name: &str, rate: f64| assert!((0.0..=1.0).contains(&rate), "{name}: {rate}");
+    let small = [0, 1, 2, 3, 1 << 10, 1 << 33];
+    for n in COUNTS {
+        for size in small.into_iter().chain(COUNTS) {
+            let name = format!("{n} keys in {size}");
+            let of_name = name.clone();
+            soon(&name, move || {
+                for hash_funcs in [0, 1, 2, 128, 129, 1 << 16, 1 << 30, u32::MAX] {
+                    is_rate(&of_name, classic::fpr(n, size, hash_funcs));
+                    let sliced = partitioned::Size { slice_bits: size, hash_funcs };
+                    is_rate(&of_name, partitioned::fpr(n, sliced));
+                }
+                for word_bits in [0, 1, 32, 64, u32::MAX] {
+                    is_rate(&of_name, sizing::split_block::fpr(n, size, word_bits));
+                }
+                is_rate(&of_name, blocked::fpr(n, size, 128, 9));
+                is_rate(&of_name, cuckoo::fpr(n, size, 16));
+                is_rate(&of_name, classic::fill(n, size, u32::MAX));
+            });
+        }
+        let rolling = stages::Rolling { num_places: 64, hash_funcs: 3, per_generation: n };
+        is_rate("rolling", rolling.fpr());
+    }
+}
+
+#[test]
+fn capacities_of_extremes_are_found_soon() {
+    for fpr in RATES {
+        for size in COUNTS {
+            let name = format!("{size} at {fpr:e}");
+            soon(&name, move || {
+                for hash_funcs in [0, 1, 7, 128] {
+                    let size_of = classic::Size { num_bits: size, hash_funcs };
+                    let _ = classic::capacity(size_of, fpr);
+                    let _ = blocked::capacity(size, fpr, 128, hash_funcs);
+                }
+                let _ = sizing::split_block::capacity(size, fpr, 64);
+                let _ = cuckoo::capacity(size, fpr, 12);
+            });
+        }
+    }
+}
+
+#[test]
+fn filters_of_extremes_are_made_or_refused_soon() {
+    for fpr in RATES {
+        // What is made is small: memory is not what this is about.
+        for n in [0, 1, 1 << 60, u64::MAX] {
+            if n > 1 && fpr == ALMOST_ONE {
+                continue;
+            }
+            soon(&format!("{n} keys at {fpr:e}"), move || {
+                let is_rate = fpr > 0.0 && fpr < 1.0;
+                let made = [
+                    <BloomFilter>::with_fpr(n, fpr, HASHER).is_ok(),
+                    BloomFilter::<u128>::with_fpr(n, fpr, HASHER).is_ok(),
+                    <PartitionedBloomFilter>::with_fpr(n, fpr, HASHER).is_ok(),
+                    SplitBlockFilter512::with_fpr(n, fpr, HASHER).is_ok(),
+                    SplitBlockFilter256::with_fpr(n, fpr, HASHER).is_ok(),
+                    CountingBloomFilter::with_fpr(n, fpr, HASHER).is_ok(),
+                    CuckooFilter16::with_fpr(n, fpr, HASHER).is_ok(),
+                ];
+                assert!(is_rate && n <= 1 || made == [false; 7], "{n} keys at {fpr:e}: {made:?}");
+            });
+        }
+    }
+}
+
+/// `with_fpr` is the promise of a rate, whatever the hash's width: what hashes of 128 bits can't
+/// keep either is refused.
+#[test]
+fn hashes_of_128_bits_end_as_well() {
+    for (n, fpr) in [(1_000, 1e-36), (100_000, 1e-34), (1, 1e-38)] {
+        let filter = BloomFilter::<u128>::with_fpr(n, fpr, HASHER);
+        assert!(
+            matches!(filter, Err(SizingError::HashTooShort { bits: 128, .. })),
+            "{n} keys at {fpr:e}: {filter:?}"
+        );
+        let filter = PartitionedBloomFilter::<u128>::with_fpr(n, fpr, HASHER);
+        assert!(matches!(filter, Err(SizingError::HashTooShort { bits: 128, .. })), "{filter:?}");
+    }
+    assert!(BloomFilter::<u128>::with_fpr(1_000, 1e-33, HASHER).is_ok());
+}
+
+/// A rate that takes more counters of a key than there can be, when they are as many as is best,
+/// is had with fewer.
+#[test]
+fn counting_filters_of_low_rates() {
+    for (n, fpr) in [(1_000, 1e-7), (1_000, 1e-9), (100, 1e-12)] {
+        let filter = CountingBloomFilter::with_fpr(n, fpr, HASHER).expect("a filter");
+        let rate = blocked::fpr(n, filter.num_blocks(), 128, filter.hash_funcs());
+        assert!(rate <= fpr, "{n} keys at {fpr:e}: {rate:e}");
+        let cost = Layout::Counting.cost(n, fpr).expect("a cost");
+        assert_eq!(cost.num_bits, filter.num_bits(), "{n} keys at {fpr:e}");
+        assert_eq!(cost.hash_funcs, Some(filter.hash_funcs()), "{n} keys at {fpr:e}");
+    }
+}

@@ -1,0 +1,366 @@
+//! Binary fuse filters: rates, every key found, sets that peers fail on, bytes.
+
+use std::collections::HashSet;
+
+use chainsieve_filter::{
+    BinaryFuse, BinaryFuse8, BinaryFuse16, BuildError, DecodeError, EncodeError, Filter,
+    FuseFingerprint, HashFunction, KeyHasher, Kind, Portable, interop,
+};
+use proptest::prelude::*;
+
+use crate::binomial::assert_rate;
+use crate::golden;
+use crate::key_families::{Family, SEEDS, split_mix};
+
+const HASHER: KeyHasher = KeyHasher::xxh3(7);
+
+/// Hashes of other keys for each seed.
+pub(crate) fn hashes(seed: u64, count: u64) -> Vec<u64> {
+    (0..count).map(|index| split_mix(split_mix(seed) ^ index)).collect()
+}
+
+pub(crate) fn batch(filter: &impl Filter<Hash = u64>, hashes: &[u64]) -> Vec<bool> {
+    let mut answers = vec![false; hashes.len()];
+    filter.contains_batch(hashes, &mut answers);
+    answers
+}
+
+fn hits(filter: &impl Filter<Hash = u64>, hashes: &[u64]) -> u64 {
+    batch(filter, hashes).iter().filter(|answer| **answer).count() as u64
+}
+
+fn build<F: FuseFingerprint>(hashes: &[u64], seed: u64) -> BinaryFuse<F> {
+    BinaryFuse::build(hashes, seed, HASHER).expect("a filter")
+}
+
+#[test]
+fn eight_bits_have_the_rate_of_eight_bits() {
+    const PROBES: u64 = 100_000;
+    for family in Family::ALL {
+        for seed in SEEDS {
+            let hasher = match seed % 3 {
+                0 => KeyHasher::siphash_1_3([seed, !seed]),
+                1 => KeyHasher::xxh3(seed),
+                _ => KeyHasher::new(HashFunction::Fnv1a),
+            };
+            let keys = family.keys(seed, 0..3000);
+            let keys: Vec<_> = keys.iter().map(|key| hasher.hash::<u64>(key)).collect();
+            // Strangers of the family, and others: what makes one of a rate is the mixing.
+            let probes = PROBES / 10;
+            let strangers = family.keys(seed, 1 << 40..(1 << 40) + probes);
+            let mut strangers: Vec<_> = strangers.iter().map(|key| hasher.hash(key)).collect();
+            strangers.extend(hashes(seed ^ 1 << 63, PROBES - probes));
+            for count in [1, 100, 3000] {
+                let filter = BinaryFuse8::build(&keys[..count], seed, hasher).expect("a filter");
+                let name = format!("{family:?}, seed {seed}, {count} keys");
+                assert_eq!(hits(&filter, &keys[..count]), count as u64, "{name}");
+                assert_rate(&name, filter.expected_fpr(), hits(&filter, &strangers), PROBES);
+            }
+        }
+    }
+}
+
+/// Hashes without any mixing of their own: the numbers.
+#[test]
+fn raw_numbers_have_the_rate_too() {
+    let numbers: Vec<u64> = (0..210_000).collect();
+    for seed in SEEDS {
+        let filter = build::<u8>(&numbers[..10_000], seed);
+        assert_eq!(hits(&filter, &numbers[..10_000]), 10_000);
+        let false_ones = hits(&filter, &numbers[10_000..]);
+        assert_rate(&format!("seed {seed}"), 1.0 / 256.0, false_ones, 200_000);
+    }
+}
+
+/// Four bytes, little-endian.
+pub(crate) fn field(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"))
+}
+
+/// What is left of a hash's fingerprint in the three cells, by the layout's own text and not by
+/// ours: zero in a filter that says "may contain".
+#[expect(clippy::cast_possible_truncation, reason = "as the text does")]
+fn left_over(bytes: &[u8], hash: u64) -> u16 {
+    let (length, places) = (field(bytes, 12), field(bytes, 20));
+    let seed = u64::from(field(bytes, 4)) << 32 | u64::from(field(bytes, 0));
+    let mut h = hash.wrapping_add(seed);
+    h = (h ^ h >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    h = (h ^ h >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    h ^= h >> 33;
+    let first = ((u128::from(h) * u128::from(places)) >> 64) as u32;
+    let second = (first + length) ^ ((h >> 18) as u32 & (length - 1));
+    let third = (first + 2 * length) ^ (h as u32 & (length - 1));
+    let cells = bytes[28..].as_chunks::<2>().0;
+    let cell = |at: u32| u16::from_le_bytes(cells[at as usize]);
+    (h ^ h >> 32) as u16 ^ cell(first) ^ cell(second) ^ cell(third)
+}
+
+/// The rate itself takes some 10⁸ strangers to be seen well. What it is made of takes fewer: of
+/// the sixteen bits that must fit, any twelve fit at 2⁻¹².
+#[test]
+fn sixteen_bits_have_the_rate_of_sixteen_bits() {
+    const PROBES: u64 = 1_500_000;
+    let (mut low, mut high, mut all) = (0, 0, 0);
+    for seed in SEEDS {
+        let keys = hashes(seed, 2000);
+        let filter = build::<u16>(&keys, seed);
+        let bytes = interop::xor_singleheader::encode(&filter).expect("one shard");
+        assert!(keys.iter().all(|hash| left_over(&bytes, *hash) == 0));
+        let first = split_mix(seed) >> 1;
+        for hash in first..first + PROBES {
+            let left = left_over(&bytes, hash);
+            low += u64::from(left.trailing_zeros() >= 12);
+            high += u64::from(left.leading_zeros() >= 12);
+            all += u64::from(left == 0);
+            if left.trailing_zeros() >= 8 {
+                assert_eq!(filter.contains_hash(hash), left == 0);
+            }
+        }
+        assert!((filter.expected_fpr() - libm::exp2(-16.0)).abs() < 1e-12);
+    }
+    let probes = PROBES * SEEDS.len() as u64;
+    assert_rate("lower bits", libm::exp2(-12.0), low, probes);
+    assert_rate("upper bits", libm::exp2(-12.0), high, probes);
+    assert_rate("all bits", libm::exp2(-16.0), all, probes);
+}
+
+/// An empty filter has its rate as well, as documented.
+#[test]
+fn the_empty_set() {
+    for seed in SEEDS {
+        let (eight, sixteen) = (build::<u8>(&[], seed), build::<u16>(&[], seed));
+        assert!(eight.is_empty() && sixteen.is_empty());
+        let strangers = hashes(seed, 200_000);
+        assert_rate("8 bits", 1.0 / 256.0, hits(&eight, &strangers), 200_000);
+        assert!(hits(&sixteen, &strangers) < 30);
+    }
+}
+
+#[test]
+fn sizes_where_segments_change() {
+    // The last size of a segment length, and the first of the next: 3.33^(k + 0.75).
+    for step in [27, 91, 303, 1009, 3361, 11_192, 37_272, 124_117] {
+        for count in step - 1..step + 3 {
+            let keys = hashes(count, count);
+            let filter = build::<u8>(&keys, count);
+            assert_eq!(hits(&filter, &keys), count, "{count}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_come_twice_count_once() {
+    for copies in [2, 63, 64, 65, 255, 256, 257, 1000] {
+        // One key often: more often than a counter of six bits counts.
+        let mut keys = hashes(1, 500);
+        keys.extend(std::iter::repeat_n(keys[7], copies - 1));
+        let filter = build::<u16>(&keys, 3);
+        assert_eq!((filter.len(), hits(&filter, &keys)), (500, keys.len() as u64));
+        assert_eq!(filter.num_shards(), 1);
+    }
+    for twice in [1, 10, 5000] {
+        let once = hashes(2, 5000);
+        let keys = [&once[..], &once[..twice]].concat();
+        let filter = build::<u8>(&keys, 3);
+        assert_eq!((filter.len(), hits(&filter, &keys)), (5000, keys.len() as u64));
+    }
+    let same = build::<u16>(&vec![42; 10_000], 1);
+    assert!(same.len() == 1 && same.contains_hash(42));
+}
+
+/// What a peer with constant seeds can't do: a set that fails under one seed is built under the
+/// next, and a seed of the caller gives another filter.
+#[test]
+fn seeds_differ_and_order_does_not() {
+    let mut keys = hashes(3, 1000);
+    let filters: Vec<_> =
+        (0..50).map(|seed| build::<u8>(&keys, seed).encode().expect("a filter")).collect();
+    assert_eq!(filters.iter().collect::<HashSet<_>>().len(), 50);
+    keys.reverse();
+    assert_eq!(build::<u8>(&keys, 5).encode().expect("a filter"), filters[5]);
+}
+
+#[test]
+fn shards_hold_what_one_piece_holds() {
+    for (count, num_shards) in [(0, 2), (1, 3), (10_000, 2), (50_000, 7), (100_000, 33)] {
+        let mut keys = hashes(count, count);
+        keys.extend_from_within(..keys.len() / 10);
+        let filter = BinaryFuse16::build_in_shards(&keys, num_shards, 1, HASHER).expect("a filter");
+        assert_eq!((filter.num_shards(), filter.len()), (num_shards, count));
+        assert_eq!(hits(&filter, &keys), keys.len() as u64);
+        let strangers = hashes(count ^ 1 << 60, 100_000);
+        let one_by_one: Vec<_> = strangers.iter().map(|hash| filter.contains_hash(*hash)).collect();
+        assert_eq!(batch(&filter, &strangers), one_by_one);
+        let eight = BinaryFuse8::build_in_shards(&keys, num_shards, 1, HASHER).expect("a filter");
+        assert_rate("8 bits in shards", 1.0 / 256.0, hits(&eight, &strangers), 100_000);
+        check_bytes(&filter);
+        check_bytes(&eight);
+    }
+}
+
+/// Hashes that share their upper bits, as those of one shard of a cuckoo filter do, are spread.
+#[test]
+fn shards_of_hashes_of_one_shard() {
+    let keys: Vec<_> = hashes(1, 100_000).iter().map(|hash| hash >> 12).collect();
+    let filter = BinaryFuse16::build_in_shards(&keys, 8, 1, HASHER).expect("a filter");
+    assert!(filter.num_bits() < 100_000 * 21, "{} bits", filter.num_bits());
+    assert_eq!(hits(&filter, &keys), 100_000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn all_keys_are_found(
+        keys in prop::collection::hash_set(any::<Vec<u8>>(), 0..300),
+        seed in any::<u64>(),
+    ) {
+        let slices = || keys.iter().map(Vec::as_slice);
+        let eight = BinaryFuse8::build_from_keys(slices(), seed, HASHER).expect("a filter");
+        let sixteen = BinaryFuse16::build_from_keys(slices(), seed, HASHER).expect("a filter");
+        prop_assert_eq!((eight.len(), sixteen.len()), (keys.len() as u64, keys.len() as u64));
+        let eight = BinaryFuse8::decode(&eight.encode().expect("a filter")).expect("a filter");
+        for key in &keys {
+            prop_assert!(eight.contains(key) && sixteen.contains(key));
+        }
+    }
+}
+
+/// Decoded and viewed, it answers the same; the one encoded again is the same bytes.
+fn check_bytes<F: FuseFingerprint + std::fmt::Debug>(filter: &BinaryFuse<F>) {
+    let bytes = filter.encode().expect("no secret");
+    let decoded = read::<F>(&bytes).expect("what was encoded");
+    assert_eq!((&decoded, decoded.stats()), (filter, filter.stats()));
+    assert_eq!(decoded.encode().as_ref(), Ok(&bytes));
+}
+
+/// What both ways of reading say, which is the same, whatever the bytes; and no probe panics.
+fn read<F: FuseFingerprint>(bytes: &[u8]) -> Result<BinaryFuse<F>, DecodeError> {
+    let decoded = BinaryFuse::<F>::decode(bytes);
+    // In place, the bytes have to be aligned.
+    let mut words = vec![0_u64; bytes.len().div_ceil(8)];
+    let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
+    aligned.copy_from_slice(bytes);
+    match (BinaryFuse::<F, &[u64]>::view(aligned), &decoded) {
+        (Ok(view), Ok(decoded)) => {
+            let asked = hashes(9, 100);
+            assert_eq!(
+                (view.stats(), batch(&view, &asked)),
+                (decoded.stats(), batch(decoded, &asked))
+            );
+        }
+        (Err(error), decoded) => assert_eq!(decoded.as_ref().map(drop), Err(&error)),
+        (Ok(_), Err(error)) => panic!("read in place, not copied: {error}"),
+    }
+    decoded
+}
+
+/// The keys of the golden files: the numbers 0 to 99 in eight bytes, little-endian.
+pub(crate) fn golden_keys() -> Vec<[u8; 8]> {
+    (0..100_u64).map(u64::to_le_bytes).collect()
+}
+
+fn golden_fuse<F: FuseFingerprint>() -> BinaryFuse<F> {
+    let hasher = KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+    BinaryFuse::build_from_keys(golden_keys().iter().map(<[u8; 8]>::as_slice), 1, hasher)
+        .expect("a filter")
+}
+
+fn check_golden<F: FuseFingerprint + std::fmt::Debug>(name: &str) {
+    let filter = golden_fuse::<F>();
+    let bytes = golden::compare(name, &filter.encode().expect("no secret"));
+    assert_eq!(Kind::of(&bytes), Ok(F::KIND));
+    let decoded = read::<F>(&bytes).expect("the golden file");
+    assert_eq!(decoded, filter);
+    assert!(golden_keys().iter().all(|key| decoded.contains(key)));
+    golden::mutants(&bytes, |bytes| read::<F>(bytes).map(drop));
+}
+
+#[test]
+fn golden_files() {
+    check_golden::<u8>("fuse8");
+    check_golden::<u16>("fuse16");
+}
+
+#[test]
+fn bytes_in_shards_that_lie() {
+    let keys = hashes(4, 60);
+    let filter = BinaryFuse8::build_in_shards(&keys, 3, 1, HASHER).expect("a filter");
+    golden::mutants(&filter.encode().expect("a filter"), |bytes| read::<u8>(bytes).map(drop));
+}
+
+/// A directory that says other than the body, checksum mended.
+#[test]
+fn directories_that_lie() {
+    let bytes = golden_fuse::<u16>().encode().expect("a filter");
+    // Four words of the directory, then the checksum.
+    let entry = bytes.len() - 40;
+    let with = |at: usize, value: u64| {
+        let mut bytes = bytes.clone();
+        bytes[entry + 8 * at..entry + 8 * at + 8].copy_from_slice(&value.to_le_bytes());
+        golden::mend(&mut bytes);
+        read::<u16>(&bytes)
+    };
+    let shape = [field(&bytes, entry + 8), field(&bytes, entry + 12)];
+    assert_eq!(shape, [64, 1], "one segment of 64 for first fingerprints");
+    assert!(with(0, 99).is_ok(), "any seed is one");
+    let parameter = |result: Result<_, DecodeError>| match result {
+        Err(DecodeError::Parameter { what, .. }) => what,
+        other => panic!("{other:?}"),
+    };
+    for length in [0, 3, 63, 65, 1 << 19, u64::from(u32::MAX)] {
+        assert_eq!(parameter(with(1, 1 << 32 | length)), "segment length", "{length}");
+    }
+    for count in [0, u64::from(u32::MAX), u64::from(u32::MAX) - 1, 1 << 26] {
+        assert_eq!(parameter(with(1, count << 32 | 64)), "segment count", "{count}");
+    }
+    for shape in [2 << 32 | 64, 1 << 32 | 128, 1 << 32 | 1, 3 << 32 | 32] {
+        assert!(with(1, shape).is_err(), "{shape:#x}: another size than the body");
+    }
+    assert_eq!(parameter(with(2, 8)), "start of a shard");
+    assert_eq!(parameter(with(2, u64::MAX)), "start of a shard");
+    assert_eq!(parameter(with(3, 99)), "number of keys");
+    assert_eq!(parameter(with(3, u64::MAX)), "number of keys");
+    // Half a segment's length has as many cells with the padding, which is not zero then.
+    for params in [
+        [0, 52, 0],
+        [2, 52, 0],
+        [u64::MAX, 52, 0],
+        [1, 0, 0],
+        [1, u64::MAX, 0],
+        [1, 52, 1],
+        [u64::MAX / 4, u64::MAX, 0],
+        [13, 52, 0],
+    ] {
+        assert!(read::<u16>(&golden::with_params(&bytes, params)).is_err(), "{params:?}");
+    }
+    assert!(matches!(
+        BinaryFuse8::decode(&bytes),
+        Err(DecodeError::OtherKind { found: "fuse16", expected: "fuse8" })
+    ));
+}
+
+#[test]
+fn what_stands_behind_the_fingerprints_is_zero() {
+    let filter = build::<u8>(&hashes(1, 3), 1);
+    let bytes = filter.encode().expect("a filter");
+    // 24 fingerprints, in 64 bytes.
+    for at in 64 + 24..128 {
+        let mut bytes = bytes.clone();
+        bytes[at] = 1;
+        golden::mend(&mut bytes);
+        assert_eq!(read::<u8>(&bytes), Err(DecodeError::NotZero("behind the fingerprints")));
+    }
+}
+
+#[test]
+fn secret_keys_stay_inside() {
+    let filter = BinaryFuse8::build(&[1, 2, 3], 1, KeyHasher::random()).expect("a filter");
+    assert_eq!(filter.encode(), Err(EncodeError::SecretKey));
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let error = BuildError::NoSeed { keys: 7, tries: 100 };
+    assert_eq!(error.to_string(), "no seed out of 100 works for a set of 7 keys");
+}

@@ -1,0 +1,237 @@
+//! Bytes from strangers, of every kind: an error of the right type or a filter that can be asked,
+//! never a panic, and memory in proportion to the bytes.
+
+use chainsieve_filter::{
+    AnyFilter, BinaryFuse8, BinaryFuse16, BloomFilter, CompressedBloomFilter, CountingBloomFilter,
+    CuckooFilter8, CuckooFilter12, CuckooFilter16, DecodeError, Insert, KeyHasher, Kind,
+    OpenedBloomFilter, PartitionedBloomFilter, RibbonFilter, RollingBloomFilter,
+    ScalableBloomFilter, SplitBlockFilter256, SplitBlockFilter512,
+};
+
+use crate::allocation::requested_by;
+use crate::golden::mend;
+use crate::key_families::split_mix;
+
+const HEADER: usize = 64;
+const CHECKSUM: usize = 8;
+/// What a decoder may ask for beside what it takes per byte.
+const FEW_BYTES: usize = 64 << 10;
+
+/// A filter that is damaged here.
+struct Victim {
+    kind: Kind,
+    bytes: Vec<u8>,
+}
+
+/// The filter with all keys in it.
+fn filled<F: Insert>(mut filter: F, keys: &[[u8; 8]]) -> AnyFilter
+where
+    AnyFilter: From<F>,
+{
+    for key in keys {
+        filter.insert(key).expect("room");
+    }
+    filter.into()
+}
+
+/// One of every kind, small: each of its bytes is changed.
+fn victims() -> Vec<Victim> {
+    let hasher = KeyHasher::siphash_1_3([1, 2]);
+    let keys: Vec<[u8; 8]> = (0..70_u64).map(u64::to_le_bytes).collect();
+    let hashes: Vec<u64> = keys.iter().map(|key| hasher.hash(key)).collect();
+    let sparse = <BloomFilter>::with_bits(2048, 2, hasher).expect("a filter");
+    let AnyFilter::Bloom(sparse) = filled(sparse, &keys) else { unreachable!("a Bloom filter") };
+    let coded = OpenedBloomFilter::of(CompressedBloomFilter::of(&sparse)).expect("opened");
+    let wide = BloomFilter::<u128>::with_fpr(70, 0.01, hasher).expect("a filter");
+    let partitioned = PartitionedBloomFilter::<u64>::with_fpr(70, 0.01, hasher).expect("a filter");
+    let sharded = BinaryFuse8::build_in_shards(&hashes, 3, 1, hasher).expect("built");
+    let filters = vec![
+        sparse.into(),
+        filled(wide, &keys),
+        filled(partitioned, &keys),
+        filled(SplitBlockFilter512::with_blocks(2, hasher).expect("a filter"), &keys),
+        filled(SplitBlockFilter256::with_blocks(3, hasher).expect("a filter"), &keys),
+        filled(CountingBloomFilter::with_fpr(70, 0.03, hasher).expect("a filter"), &keys),
+        filled(ScalableBloomFilter::with_fpr(10, 0.03, hasher).expect("a filter"), &keys),
+        filled(RollingBloomFilter::with_fpr(40, 0.03, hasher).expect("a filter"), &keys),
+        coded.into(),
+        filled(CuckooFilter8::with_capacity(80, hasher).expect("a filter"), &keys),
+        filled(CuckooFilter12::with_capacity(80, hasher).expect("a filter"), &keys),
+        filled(CuckooFilter16::with_capacity(80, hasher).expect("a filter"), &keys),
+        sharded.into(),
+        BinaryFuse16::build(&hashes, 1, hasher).expect("built").into(),
+        RibbonFilter::build(&hashes, 0.01, 1, hasher).expect("built").into(),
+    ];
+    let victim = |filter: AnyFilter| Victim {
+        kind: filter.kind(),
+        bytes: filter.encode().expect("no secret"),
+    };
+    let victims: Vec<Victim> = filters.into_iter().map(victim).collect();
+    let kinds: Vec<Kind> = victims.iter().map(|victim| victim.kind).collect();
+    assert_eq!(kinds, Kind::ALL);
+    victims
+}
+
+/// The bytes with the checksum that they should have: the attacker computes it as well.
+fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
+    mend(&mut bytes);
+    bytes
+}
+
+/// Decodes, and asks what comes out for everything. Returns whether it decoded.
+#[track_caller]
+fn survives(bytes: &[u8], why: &str) -> Result<AnyFilter, DecodeError> {
+    let (decoded, requested) = requested_by(|| AnyFilter::decode(bytes));
+    let limit = 40 * bytes.len() + FEW_BYTES;
+    assert!(requested <= limit, "{why}: {requested} bytes asked for, {} given", bytes.len());
+    let filter = decoded?;
+    let stats = filter.stats();
+    let kind = filter.kind();
+    assert!((0.0..=1.0).contains(&stats.fill), "{why}, {kind:?}: fill {}", stats.fill);
+    assert!((0.0..=1.0).contains(&stats.expected_fpr), "{why}, {kind:?}: {}", stats.expected_fpr);
+    assert!(stats.estimated_len.is_none_or(|len| len >= 0.0), "{why}, {kind:?}");
+    assert!(!filter.params().is_empty(), "{why}, {kind:?}");
+    let keys: Vec<Vec<u8>> = (0..100_u64).map(|key| split_mix(key).to_le_bytes().into()).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut answers = vec![false; keys.len()];
+    filter.contains_batch(&keys, &mut answers);
+    for (key, answer) in keys.iter().zip(answers) {
+        assert_eq!(filter.contains(key), answer, "{why}, {kind:?}");
+    }
+    let again = filter.encode().expect("no secret key comes out of bytes");
+    assert_eq!(again, bytes, "{why}, {kind:?}: one encoding for each filter");
+    Ok(filter)
+}
+
+#[test]
+fn every_cut_and_every_byte_too_many_is_an_error() {
+    for Victim { kind, bytes } in victims() {
+        for end in 0..bytes.len() {
+            let cut = &bytes[..end];
+            let error = AnyFilter::decode(cut).expect_err("a cut");
+            assert!(matches!(error, DecodeError::Truncated { .. }), "{kind:?} at {end}: {error}");
+            if end >= HEADER + CHECKSUM {
+                let result = survives(&mended(cut.to_vec()), kind.name());
+                assert!(result.is_err(), "{kind:?} at {end}");
+            }
+        }
+        for more in [1, 7, 8, 64] {
+            let long = [&bytes[..], &vec![0; more]].concat();
+            let error = survives(&long, kind.name()).expect_err("too long");
+            assert!(matches!(error, DecodeError::TooLong { .. }), "{kind:?}: {error}");
+            assert!(survives(&mended(long), kind.name()).is_err(), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn every_byte_of_the_header_may_be_anything() {
+    for Victim { kind, bytes } in victims() {
+        for at in 0..HEADER {
+            for change in [1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x0f, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] ^= change;
+                let why = format!("{kind:?}, byte {at} ^ {change:#x}");
+                let error = AnyFilter::decode(&bytes).err();
+                assert!(error.is_some(), "{why}: the checksum no longer fits");
+                let result = survives(&mended(bytes), &why);
+                match at {
+                    0..8 => assert_eq!(result.err(), Some(DecodeError::Magic), "{why}"),
+                    8..10 => {
+                        assert!(matches!(result, Err(DecodeError::Version(_))), "{why}");
+                    }
+                    12..16 => assert!(matches!(result, Err(DecodeError::NotZero(_))), "{why}"),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_byte_of_the_body_is_under_the_checksum() {
+    for Victim { kind, bytes } in victims() {
+        for at in HEADER..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x10;
+            let error = AnyFilter::decode(&bytes).expect_err("changed");
+            assert_eq!(error, DecodeError::Checksum, "{kind:?} at {at}");
+            let _ = survives(&mended(bytes), &format!("{kind:?}, byte {at}"));
+        }
+    }
+}
+
+#[test]
+fn bodies_may_be_anything() {
+    for Victim { kind, bytes } in victims() {
+        for seed in 0..40 {
+            let mut bytes = bytes.clone();
+            let end = bytes.len() - CHECKSUM;
+            for (at, byte) in (0..).zip(&mut bytes[HEADER..end]) {
+                *byte = match seed {
+                    0 => 0,
+                    1 => u8::MAX,
+                    2 => 0x55,
+                    _ => split_mix(split_mix(seed) ^ at).to_le_bytes()[0],
+                };
+            }
+            let _ = survives(&mended(bytes), &format!("{kind:?}, body {seed}"));
+        }
+    }
+}
+
+/// Counts and parameters far from what the length can be: no multiplication overflows, nothing is
+/// allocated for them.
+#[test]
+fn parameters_may_be_anything() {
+    let mut extremes: Vec<u64> = (0..64)
+        .flat_map(|bit| {
+            let power = 1_u64 << bit;
+            [power - 1, power, power + 1]
+        })
+        .collect();
+    extremes.extend([u64::MAX, u64::MAX - 1, u64::MAX / 3, u64::MAX / 5, 64 * 7, 1000]);
+    for Victim { kind, bytes } in victims() {
+        for field in [16, 24, 32, 40, 48, 56] {
+            for value in &extremes {
+                let mut bytes = bytes.clone();
+                bytes[field..field + 8].copy_from_slice(&value.to_le_bytes());
+                let _ = survives(&mended(bytes), &format!("{kind:?}, {value:#x} at {field}"));
+            }
+        }
+        // Several at once, with bodies of a few words.
+        for seed in 0..600_u64 {
+            let words = usize::from(split_mix(seed).to_le_bytes()[0] % 20);
+            let mut bytes = bytes[..HEADER].to_vec();
+            for (index, field) in (0..).zip([32, 40, 48, 56]) {
+                let choice = split_mix(seed * 8 + index);
+                if !choice.is_multiple_of(3) {
+                    let value = extremes[usize::from(choice.to_le_bytes()[1]) % extremes.len()];
+                    bytes[field..field + 8].copy_from_slice(&value.to_le_bytes());
+                }
+            }
+            bytes.resize(HEADER + words * 8 + CHECKSUM, 0xa5);
+            let _ = survives(&mended(bytes), &format!("{kind:?}, seed {seed}"));
+        }
+    }
+}
+
+#[test]
+fn a_header_alone_of_every_kind_and_function() {
+    for kind in 0..=u8::MAX {
+        for function in 0..=u8::MAX {
+            let mut bytes = b"CHSIEVEF\x01\x00".to_vec();
+            bytes.extend([kind, function]);
+            bytes.resize(HEADER + CHECKSUM, 0);
+            let result = survives(&mended(bytes), &format!("kind {kind}, function {function}"));
+            let known_kind = Kind::ALL.iter().any(|known| *known as u8 == kind);
+            match result {
+                Err(DecodeError::Kind(found)) => assert!(found == kind && !known_kind),
+                Err(DecodeError::HashFunction(found)) => {
+                    assert!(found == function && known_kind && !(1..=5).contains(&function));
+                }
+                _ => assert!(known_kind && (1..=5).contains(&function)),
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Ribbon filters: rates at any number of columns, every key found, bits over the floor, bytes.
+
+use chainsieve_filter::{
+    BuildError, DecodeError, Filter, HashFunction, KeyHasher, Kind, Portable, RibbonFilter,
+    SizingError,
+};
+use proptest::prelude::*;
+
+use crate::binomial::assert_rate;
+use crate::fuse::{batch, golden_keys, hashes};
+use crate::golden;
+use crate::key_families::{Family, SEEDS};
+
+const HASHER: KeyHasher = KeyHasher::xxh3(7);
+
+fn hits(filter: &RibbonFilter, hashes: &[u64]) -> u64 {
+    batch(filter, hashes).iter().filter(|answer| **answer).count() as u64
+}
+
+fn build(hashes: &[u64], fpr: f64, seed: u64) -> RibbonFilter {
+    RibbonFilter::build(hashes, fpr, seed, HASHER).expect("a filter")
+}
+
+#[test]
+fn rates_are_as_asked() {
+    const PROBES: u64 = 100_000;
+    for family in Family::ALL {
+        for seed in SEEDS {
+            let hasher = match seed % 3 {
+                0 => KeyHasher::siphash_1_3([seed, !seed]),
+                1 => KeyHasher::xxh3(seed),
+                _ => KeyHasher::new(HashFunction::Fnv1a),
+            };
+            let keys = family.keys(seed, 0..3000);
+            let keys: Vec<_> = keys.iter().map(|key| hasher.hash::<u64>(key)).collect();
+            let probes = PROBES / 10;
+            let strangers = family.keys(seed, 1 << 40..(1 << 40) + probes);
+            let mut strangers: Vec<_> = strangers.iter().map(|key| hasher.hash(key)).collect();
+            strangers.extend(hashes(seed ^ 1 << 63, PROBES - probes));
+            for (count, fpr) in [(1, 0.2), (100, 0.05), (3000, 0.01), (3000, 1.0 / 128.0)] {
+                let filter =
+                    RibbonFilter::build(&keys[..count], fpr, seed, hasher).expect("a filter");
+                let name = format!("{family:?}, seed {seed}, {count} keys at {fpr}");
+                assert_eq!(hits(&filter, &keys[..count]), count as u64, "{name}");
+                let expected = filter.expected_fpr();
+                // Blocks are whole: where there are few, fewer than asked for have less columns.
+                let least = if count < 3000 { 0.5 } else { 0.94 };
+                assert!((fpr * least..=fpr * 1.000_001).contains(&expected), "{name}: {expected}");
+                assert_rate(&name, expected, hits(&filter, &strangers), PROBES);
+            }
+        }
+    }
+}
+
+/// Every number of columns: few by its rate, many by that of their parts, of which there is no
+/// other way to ask.
+#[test]
+fn every_number_of_columns() {
+    for columns in 1..=32 {
+        let keys = hashes(columns.into(), 1500);
+        let filter = RibbonFilter::build_with_columns(&keys, columns, 1, HASHER).expect("a filter");
+        assert_eq!((filter.columns(), filter.len()), (columns, 1500));
+        assert_eq!(hits(&filter, &keys), 1500);
+        let bits = 12 * 128 * u64::from(columns) + 64;
+        assert!((bits..=bits + 128 * u64::from(columns)).contains(&filter.num_bits()));
+        let (fpr, probes) = (libm::exp2(-f64::from(columns)), 100_000);
+        assert!((filter.expected_fpr() / fpr - 1.0).abs() < 1e-12);
+        let found = hits(&filter, &hashes(1 << 40, probes));
+        if columns <= 8 {
+            assert_rate(&format!("{columns} columns"), fpr, found, probes);
+        } else {
+            assert!((found as f64) < 30.0 + 2.0 * fpr * probes as f64, "{columns}: {found}");
+        }
+    }
+}
+
+/// A low rate over many strangers, in several shards.
+#[test]
+fn twelve_columns() {
+    const PROBES: u64 = 8_000_000;
+    let (mut found, mut answers) = (0, vec![false; 1 << 16]);
+    let filter =
+        RibbonFilter::build_with_columns(&hashes(1, 40_000), 12, 1, HASHER).expect("a filter");
+    for first in 0..PROBES >> 16 {
+        let strangers: Vec<_> = (first << 16..first + 1 << 16).map(|hash| hash | 1 << 50).collect();
+        filter.contains_batch(&strangers, &mut answers);
+        found += answers.iter().filter(|answer| **answer).count() as u64;
+    }
+    assert_rate("12 columns", libm::exp2(-12.0), found, PROBES >> 16 << 16);
+}
+
+/// What the filter is for: the overhead over the floor.
+#[test]
+fn bits_over_the_floor() {
+    for (count, fpr, most) in [
+        (1000, 0.01, 1.21),
+        (10_000, 0.01, 1.04),
+        (10_000, 0.001, 1.03),
+        (16_385, 0.01, 1.05),
+        (100_000, 0.01, 1.04),
+        (100_000, 1.0 / 65536.0, 1.03),
+        (400_000, 0.05, 1.05),
+    ] {
+        let keys = hashes(count, count);
+        let filter = build(&keys, fpr, 1);
+        assert_eq!(hits(&filter, &keys), count);
+        let over = filter.num_bits() as f64 / count as f64 / -libm::log2(fpr);
+        assert!((1.01..most).contains(&over), "{count} at {fpr}: {over}");
+        let strangers = hashes(count ^ 1 << 60, 200_000);
+        assert_rate("in shards", filter.expected_fpr(), hits(&filter, &strangers), 200_000);
+        let one_by_one: Vec<_> = strangers.iter().map(|hash| filter.contains_hash(*hash)).collect();
+        assert_eq!(batch(&filter, &strangers), one_by_one);
+    }
+}
+
+#[test]
+fn the_empty_set() {
+    for seed in SEEDS {
+        let filter = build(&[], 0.01, seed);
+        assert!(filter.is_empty());
+        let found = hits(&filter, &hashes(seed, 100_000));
+        assert_rate("no keys", filter.expected_fpr(), found, 100_000);
+    }
+}
+
+#[test]
+fn keys_that_come_twice_count_once() {
+    for (count, twice) in [(1, 1), (100, 100), (5000, 7), (40_000, 40_000)] {
+        let once = hashes(2, count);
+        let keys = [&once[..], &once[..twice]].concat();
+        let filter = build(&keys, 0.01, 3);
+        assert_eq!((filter.len(), hits(&filter, &keys)), (count, keys.len() as u64));
+    }
+    let same = build(&vec![42; 100_000], 0.001, 1);
+    assert!(same.len() == 1 && same.contains_hash(42));
+}
+
+#[test]
+fn seeds_differ_and_order_does_not() {
+    let mut keys = hashes(3, 40_000);
+    let filter = build(&keys, 0.01, 5).encode().expect("a filter");
+    assert_ne!(build(&keys, 0.01, 6).encode().expect("a filter"), filter);
+    keys.reverse();
+    assert_eq!(build(&keys, 0.01, 5).encode().expect("a filter"), filter);
+}
+
+#[test]
+fn rates_there_are_none_of() {
+    let fails = |fpr| RibbonFilter::build(&[1, 2, 3], fpr, 1, HASHER).expect_err("no filter");
+    for fpr in [0.0, -0.1, 1.0, 1.5, f64::NAN, f64::INFINITY] {
+        assert!(matches!(fails(fpr), BuildError::Sizing(SizingError::Fpr { .. })), "{fpr}");
+    }
+    for fpr in [1e-10, f64::MIN_POSITIVE] {
+        assert!(matches!(fails(fpr), BuildError::Sizing(SizingError::OutOfReach { .. })), "{fpr}");
+    }
+    for columns in [0, 33, u32::MAX] {
+        let error =
+            RibbonFilter::build_with_columns(&[1], columns, 1, HASHER).expect_err("no filter");
+        assert!(matches!(
+            error,
+            BuildError::Sizing(SizingError::Parameter { min: 1, max: 32, .. })
+        ));
+    }
+    for fpr in [0.999_999, 0.75, 0.5, libm::exp2(-32.0)] {
+        let filter = build(&hashes(1, 1000), fpr, 1);
+        assert!(hits(&filter, &hashes(1, 1000)) == 1000 && filter.expected_fpr() <= fpr);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn all_keys_are_found(
+        keys in prop::collection::hash_set(any::<Vec<u8>>(), 0..300),
+        seed in any::<u64>(),
+        fpr in 1e-9..0.999,
+    ) {
+        let slices = keys.iter().map(Vec::as_slice);
+        let filter = RibbonFilter::build_from_keys(slices, fpr, seed, HASHER).expect("a filter");
+        prop_assert_eq!(filter.len(), keys.len() as u64);
+        prop_assert!(keys.iter().all(|key| filter.contains(key)));
+        let decoded = read(&filter.encode().expect("a filter")).expect("a filter");
+        prop_assert_eq!(decoded, filter);
+    }
+}
+
+/// What both ways of reading say, which is the same, whatever the bytes; and no probe panics.
+fn read(bytes: &[u8]) -> Result<RibbonFilter, DecodeError> {
+    let decoded = RibbonFilter::decode(bytes);
+    // In place, the bytes have to be aligned.
+    let mut words = vec![0_u64; bytes.len().div_ceil(8)];
+    let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
+    aligned.copy_from_slice(bytes);
+    match (RibbonFilter::<&[u64]>::view(aligned), &decoded) {
+        (Ok(view), Ok(decoded)) => {
+            let asked = hashes(9, 500);
+            let same = (view.stats(), batch(&view, &asked));
+            assert_eq!(same, (decoded.stats(), batch(decoded, &asked)));
+        }
+        (Err(error), decoded) => assert_eq!(decoded.as_ref().map(drop), Err(&error)),
+        (Ok(_), Err(error)) => panic!("read in place, not copied: {error}"),
+    }
+    decoded
+}
+
+fn golden_ribbon() -> RibbonFilter {
+    let hasher = KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+    let keys = golden_keys();
+    let keys = keys.iter().map(<[u8; 8]>::as_slice);
+    RibbonFilter::build_from_keys(keys, 0.2, 1, hasher).expect("a filter")
+}
+
+#[test]
+fn golden_file() {
+    let filter = golden_ribbon();
+    let bytes = golden::compare("ribbon", &filter.encode().expect("no secret"));
+    assert_eq!(Kind::of(&bytes), Ok(Kind::Ribbon));
+    let decoded = read(&bytes).expect("the golden file");
+    assert_eq!(decoded, filter);
+    assert!(golden_keys().iter().all(|key| decoded.contains(key)));
+    golden::mutants(&bytes, |bytes| read(bytes).map(drop));
+}
+
+#[test]
+fn bytes_in_shards_that_lie() {
+    let filter = build(&hashes(1, 20_000), 0.6, 1);
+    assert_eq!((filter.num_shards(), filter.columns()), (2, 1));
+    let bytes = filter.encode().expect("a filter");
+    assert_eq!(read(&bytes).as_ref(), Ok(&filter));
+    let len = bytes.len();
+    // The directory: its every bit but those of the seeds' ordinals.
+    for at in len - 24..len - 8 {
+        for bit in 0..8 {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << bit;
+            golden::mend(&mut changed);
+            assert_eq!(read(&changed).is_ok(), at % 8 == 2, "byte {at}, bit {bit}");
+        }
+    }
+    let words = (len as u64 - 72) / 8;
+    for params in [
+        [0, words, 1],
+        [1, words, 1],
+        [1 | 1 << 8, words, 1],
+        [1 | 3 << 8, words, 1],
+        [0x21 | 2 << 8, words, 1],
+        [1 | 2 << 8 | 1 << 32, words, 1],
+        [2 | 2 << 8, words, 1],
+        [2 | 2 << 8 | u64::from(u32::MAX) << 32, words, 1],
+        [1 | 0xff_ffff << 8, words, 1],
+        [1 | 2 << 8, 1, 1],
+        [1 | 2 << 8, u64::MAX, 1],
+        [u64::MAX, u64::MAX, 1],
+    ] {
+        assert!(read(&golden::with_params(&bytes, params)).is_err(), "{params:x?}");
+    }
+    let mut keys = bytes;
+    keys[32..40].copy_from_slice(&30_000_u64.to_le_bytes());
+    golden::mend(&mut keys);
+    assert!(matches!(read(&keys), Err(DecodeError::Parameter { what: "number of keys", .. })));
+}

@@ -1,0 +1,362 @@
+//! Rolling filters: what they remember for certain, what they forget, rates, bytes.
+
+use std::collections::VecDeque;
+
+use chainsieve_filter::sizing::classic;
+use chainsieve_filter::sizing::stages::{self, Rolling};
+use chainsieve_filter::{
+    DecodeError, Filter, Insert, KeyHasher, Kind, Portable, RollingBloomFilter, SizingError,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::binomial::assert_rate;
+use crate::golden;
+use crate::key_families::{Family, SEEDS};
+use crate::model::Laws;
+
+fn rolling(capacity: u64, fpr: f64, seed: u64) -> RollingBloomFilter {
+    RollingBloomFilter::with_fpr(capacity, fpr, KeyHasher::xxh3(seed)).expect("a size")
+}
+
+/// As long as nothing has to go it is a filter as others are.
+#[test]
+fn laws() {
+    for fpr in [0.3, 0.01, 1e-6] {
+        let size = stages::rolling(12_000, fpr).expect("a size");
+        let hasher = KeyHasher::siphash_1_3([3, 4]);
+        Laws::new(move || RollingBloomFilter::with_size(size, hasher).expect("a size"))
+            .counting_new_keys_only()
+            .portable()
+            .run(60);
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Insert(u16),
+    InsertBatch(Vec<u16>),
+    /// One key, very often.
+    Repeat(u16),
+    Rotate,
+    Recode,
+    Clear,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let key = prop_oneof![0..40_u16, any::<u16>()];
+    let step = prop_oneof![
+        30 => key.clone().prop_map(Step::Insert),
+        10 => vec(key.clone(), 0..40).prop_map(Step::InsertBatch),
+        3 => key.prop_map(Step::Repeat),
+        2 => Just(Step::Rotate),
+        3 => Just(Step::Recode),
+        1 => Just(Step::Clear),
+    ];
+    vec(step, 0..120)
+}
+
+/// What has to be found: what can have seen two rotations at most. A generation that was nearly
+/// full is over at the next insertion, and another one after each `n/2`; so with no rotation by
+/// hand it is the last `n` insertions that have to be found, beside the newest.
+struct Promised {
+    generation_len: usize,
+    /// The newest first, each with the rotations by hand that it has seen.
+    keys: VecDeque<(u16, usize)>,
+}
+
+impl Promised {
+    fn insert(&mut self, key: u16) {
+        self.keys.push_front((key, 0));
+        self.forget();
+    }
+
+    fn rotate(&mut self) {
+        self.keys.iter_mut().for_each(|(_, rotations)| *rotations += 1);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        let rotations = |insertions: usize| insertions.div_ceil(self.generation_len);
+        let mut newer = 0..;
+        self.keys.retain(|(_, by_hand)| {
+            newer.next().is_some_and(|newer| by_hand + rotations(newer) <= 2)
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_last_n_are_remembered(
+        capacity in select(vec![1, 2, 3, 10, 57, 200]),
+        fpr in select(vec![0.3, 0.01, 1e-5]),
+        by_hand in any::<bool>(),
+        steps in steps(),
+    ) {
+        let mut filter = rolling(capacity, fpr, 77);
+        let n = usize::try_from(filter.capacity()).expect("few");
+        prop_assert_eq!(filter.capacity(), capacity.next_multiple_of(2));
+        let mut promised = Promised { generation_len: n / 2, keys: VecDeque::new() };
+        let mut inserted = 0;
+        for step in steps {
+            match step {
+                Step::Insert(key) => {
+                    let was_there = filter.contains(&key.to_le_bytes());
+                    let is_new = filter.insert(&key.to_le_bytes()).expect("never full");
+                    prop_assert_eq!(is_new, !was_there);
+                    promised.insert(key);
+                    inserted += 1;
+                }
+                Step::InsertBatch(keys) => {
+                    let hash = |key: &u16| filter.hasher().hash(&key.to_le_bytes());
+                    let hashes: Vec<_> = keys.iter().map(hash).collect();
+                    filter.insert_batch(&hashes).expect("never full");
+                    for key in &keys {
+                        promised.insert(*key);
+                    }
+                    inserted += keys.len();
+                }
+                Step::Repeat(key) => {
+                    for _ in 0..1_000 {
+                        filter.insert(&key.to_le_bytes()).expect("never full");
+                    }
+                    // One of the thousand counts.
+                    promised.insert(key);
+                    inserted += 1;
+                }
+                Step::Rotate if by_hand => {
+                    filter.rotate();
+                    promised.rotate();
+                }
+                Step::Rotate => {}
+                Step::Recode => {
+                    let bytes = filter.encode().expect("a key of ours");
+                    let decoded = RollingBloomFilter::decode(&bytes).expect("what was written");
+                    prop_assert_eq!(&decoded, &filter);
+                    filter = decoded;
+                }
+                Step::Clear => {
+                    filter.clear();
+                    prop_assert!(filter.is_empty() && filter.fill() <= 0.0);
+                    promised.keys.clear();
+                    inserted = 0;
+                }
+            }
+            if !by_hand {
+                prop_assert_eq!(promised.keys.len(), inserted.min(n + 1));
+            }
+            for (newer, (key, _)) in promised.keys.iter().enumerate() {
+                let found = filter.contains(&key.to_le_bytes());
+                prop_assert!(found, "{} is lost after {} more insertions", key, newer);
+            }
+            prop_assert!(filter.len() <= filter.capacity() / 2 * 3);
+        }
+    }
+}
+
+/// Distinct keys one after another: what is `1.5·n` old is forgotten but for the rate, which is the
+/// design's. And not a key earlier: as full as promised.
+#[test]
+fn older_keys_are_forgotten_at_the_rate() {
+    let cases = [(100, 0.05, 30_000, 4), (4_000, 0.01, 100_000, 4), (20_000, 1e-3, 400_000, 2)];
+    for (n, fpr, strangers, families) in cases {
+        for family in Family::ALL.into_iter().rev().take(families) {
+            let (mut hits, mut total, mut expected) = (0, 0, 0.0);
+            for seed in SEEDS {
+                let mut filter = rolling(n, fpr, seed);
+                // Three whole generations, and some that are gone.
+                let inserted = 3 * n;
+                for at in 0..inserted {
+                    filter.insert(&family.key(seed, at)).expect("never full");
+                    // What falls out of the contract right now, and what was just inserted.
+                    let edge = family.key(seed, (at + 1).saturating_sub(n));
+                    assert!(filter.contains(&edge), "{family:?}, {seed}: {n} before {at}");
+                }
+                assert!(filter.len() <= n * 3 / 2 && filter.len() > n);
+                // Forgotten keys and strangers alike.
+                let strangers = (1 << 40)..(1 << 40) + strangers;
+                let probes: Vec<_> = (0..inserted - n * 3 / 2).chain(strangers).collect();
+                let found = probes.iter().filter(|at| filter.contains(&family.key(seed, **at)));
+                hits += found.count() as u64;
+                total += probes.len() as u64;
+                expected += filter.expected_fpr() * probes.len() as f64;
+            }
+            let (rate, name) = (expected / total as f64, format!("{family:?} of {n} at {fpr}"));
+            assert_rate(&name, rate, hits, total);
+            let tolerance = if n < 1_000 { 0.2 } else { 0.03 };
+            assert!((rate / fpr - 1.0).abs() < tolerance, "{name}: {rate} by places");
+        }
+    }
+}
+
+/// At most a chance of 1.5·n: with as many distinct keys, three whole generations.
+#[test]
+fn len_and_estimate() {
+    let mut filter = rolling(10_000, 1e-3, 4);
+    for at in 0..40_000_u64 {
+        filter.insert(&at.to_le_bytes()).expect("never full");
+        let counted = filter.len();
+        assert!(counted <= 15_000 && counted > at.min(10_000), "{counted} at {at}");
+    }
+    assert_eq!(filter.len(), 15_000);
+    // A false positive of the newest generation alone is not counted; places of older ones are
+    // taken over by newer, so that the estimate is of all.
+    let estimated = filter.estimated_len().expect("not full");
+    assert!((estimated / 15_000.0 - 1.0).abs() < 0.02, "{estimated}");
+}
+
+/// Who repeats a key pushes nothing out.
+#[test]
+fn a_key_repeated_counts_once() {
+    let mut filter = rolling(100, 1e-6, 5);
+    let keys = Family::Random.keys(1, 0..100);
+    for key in &keys {
+        filter.insert(key).expect("never full");
+    }
+    for _ in 0..10_000 {
+        assert!(!filter.insert(&keys[99]).expect("never full"));
+    }
+    assert_eq!(filter.len(), 100);
+    assert!(keys.iter().all(|key| filter.contains(key)));
+}
+
+/// A window of time: rotated every half window.
+#[test]
+fn a_key_outlives_two_rotations() {
+    let mut filter = rolling(1_000, 1e-6, 6);
+    for (window, key) in Family::Random.keys(1, 0..50).iter().enumerate() {
+        assert!(filter.insert(key).expect("never full"), "new in window {window}");
+        filter.rotate();
+        assert!(filter.contains(key));
+        filter.rotate();
+        assert!(filter.contains(key), "lost after two rotations");
+        assert_eq!(filter.len(), 1);
+        filter.rotate();
+        assert!(!filter.contains(key), "there after three rotations");
+        assert!(filter.is_empty() && filter.fill() <= 0.0);
+    }
+}
+
+/// Bitcoin Core's figures (`CRollingBloomFilter`): k and the number of places by its formula.
+#[test]
+fn sizes_against_core() {
+    for (n, fpr) in [(50_000_u64, 1e-6), (120_000, 1e-6), (48_000, 1e-6), (1_000, 1e-3)] {
+        let k = (f64::ln(fpr) / f64::ln(0.5)).round().clamp(1.0, 50.0);
+        let most = (3 * n.div_ceil(2)) as f64;
+        let places = (-k * most / (1.0 - (fpr.ln() / k).exp()).ln()).ceil();
+        let bits = (places / 64.0).ceil() * 128.0;
+        let ours = rolling(n, fpr, 0);
+        let ratio = ours.num_bits() as f64 / bits;
+        // A word of 64 places more or less.
+        let rest = 128.0 / bits;
+        assert!((0.995 - rest..=1.0005 + rest).contains(&ratio), "{n} at {fpr}: {ratio} of Core's");
+        let size = ours.size();
+        // The smaller of two numbers of hash functions: Core rounds to the nearer.
+        let off = f64::from(size.hash_funcs) - k;
+        assert!(off.abs() <= 1.0, "{} hash functions, Core has {k}", size.hash_funcs);
+        assert!(size.fpr() <= fpr && size.fpr() > fpr * 0.97, "{}", size.fpr());
+    }
+    let bits_each = |n: u64, fpr| (rolling(n, fpr, 0).num_bits() as f64 / n as f64).round();
+    assert!((bits_each(50_000, 1e-6) - 86.0).abs() < 0.1);
+    assert!((bits_each(50_000, 1e-3) - 43.0).abs() < 0.1);
+    // The one formula for all: a classic filter of 1.5·n, twice.
+    let classic = classic::size(75_000, 1e-6).expect("a size");
+    assert_eq!(rolling(50_000, 1e-6, 0).num_bits(), classic.num_bits.next_multiple_of(64) * 2);
+}
+
+#[test]
+fn sizes_that_are_none() {
+    let hasher = KeyHasher::xxh3(0);
+    for fpr in [0.0, 1.0, -0.5, f64::NAN] {
+        let made = RollingBloomFilter::with_fpr(10, fpr, hasher);
+        assert!(matches!(made, Err(SizingError::Fpr { .. })), "{fpr}");
+    }
+    let made = RollingBloomFilter::with_fpr(50_000, 1e-14, hasher);
+    assert!(matches!(made, Err(SizingError::HashTooShort { .. })), "{made:?}");
+    assert!(RollingBloomFilter::with_fpr(u64::MAX, 0.01, hasher).is_err());
+    let size = Rolling { num_places: 64, hash_funcs: 1, per_generation: 1 };
+    for wrong in [
+        Rolling { num_places: 0, ..size },
+        Rolling { num_places: u64::MAX, ..size },
+        Rolling { hash_funcs: 0, ..size },
+        Rolling { hash_funcs: 129, ..size },
+        Rolling { per_generation: 0, ..size },
+        Rolling { per_generation: u64::MAX, ..size },
+    ] {
+        let made = RollingBloomFilter::with_size(wrong, hasher);
+        assert!(matches!(made, Err(SizingError::Parameter { .. })), "{wrong:?}: {made:?}");
+    }
+    let random = RollingBloomFilter::new(10, 0.1).expect("a size");
+    assert!(random.hasher().is_secret() && random.encode().is_err());
+}
+
+fn golden() -> RollingBloomFilter {
+    let hasher = KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+    let mut filter = RollingBloomFilter::with_fpr(60, 0.01, hasher).expect("a size");
+    for at in 0..100_u64 {
+        filter.insert(&at.to_le_bytes()).expect("never full");
+    }
+    filter
+}
+
+#[test]
+fn golden_bytes() {
+    let bytes = golden::compare("rolling", &golden().encode().expect("a key of ours"));
+    let filter = RollingBloomFilter::decode(&bytes).expect("golden");
+    assert_eq!(filter, golden());
+    assert!((40..100_u64).all(|at| filter.contains(&at.to_le_bytes())));
+    assert_eq!((Kind::of(&bytes), filter.len()), (Ok(Kind::Rolling), 70));
+}
+
+#[test]
+fn hostile_bytes() {
+    let bytes = golden().encode().expect("a key of ours");
+    golden::mutants(&bytes, |bytes| {
+        let mut filter = RollingBloomFilter::decode(bytes)?;
+        assert_eq!(filter.encode().as_deref(), Ok(bytes), "what is read is what is written");
+        filter.stats();
+        for at in 0..5_u64 {
+            filter.insert(&at.to_le_bytes()).expect("never full");
+            assert!(filter.contains(&at.to_le_bytes()));
+        }
+        filter.rotate();
+        Ok(())
+    });
+    let Rolling { num_places, per_generation, .. } = golden().size();
+    let decode = |bytes: &[u8]| RollingBloomFilter::decode(bytes).map(|_| ());
+    for params in [
+        [0, num_places, 7],
+        [u64::MAX, num_places, 7],
+        [per_generation, 0, 7],
+        [per_generation, num_places + 1, 7],
+        [per_generation, u64::MAX, 7],
+        [per_generation, 1 << 60, 7],
+        [per_generation, num_places, 0],
+        [per_generation, num_places, 129],
+        [per_generation, num_places, u64::MAX],
+        // Fewer keys than the generations have, and fewer places for a key than there are.
+        [10, num_places, 7],
+        [per_generation, num_places, 1],
+    ] {
+        let error = decode(&golden::with_params(&bytes, params));
+        assert!(matches!(error, Err(DecodeError::Parameter { .. })), "{params:?}: {error:?}");
+    }
+    let vast = decode(&golden::with_params(&bytes, [per_generation, 1 << 54, 7]));
+    assert!(matches!(vast, Err(DecodeError::Truncated { .. })), "{vast:?}");
+    // The line of state: newest, three counts, zeros; and the count of keys in the header.
+    for (at, value) in
+        [(64, 0), (64, 4), (64, 1 << 32), (72, 31), (80, 0), (96, 1), (120, 9), (32, 71)]
+    {
+        let mut bytes = bytes.clone();
+        bytes[at..at + 8].copy_from_slice(&u64::to_le_bytes(value));
+        golden::mend(&mut bytes);
+        let error = decode(&bytes);
+        let named = matches!(error, Err(DecodeError::Parameter { .. } | DecodeError::NotZero(_)));
+        assert!(named, "{value} at {at}: {error:?}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Split-block filters in bytes: the golden files, and bytes that lie.
+
+use crate::golden::mend;
+use chainsieve_filter::{
+    Bits256, Bits512, BlockShape, DecodeError, EncodeError, Filter, Insert, KeyHasher, Kind,
+    Portable, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The keys of the golden files: the numbers 0 to 99 in eight bytes, little-endian.
+fn golden<B: BlockShape>(num_blocks: u64, hasher: KeyHasher) -> SplitBlockFilter<B> {
+    let mut filter = SplitBlockFilter::with_blocks(num_blocks, hasher).expect("small");
+    for key in 0..100_u64 {
+        filter.insert(&key.to_le_bytes()).expect("no limit");
+    }
+    filter
+}
+
+fn golden_512() -> SplitBlockFilter512 {
+    golden(3, KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]))
+}
+
+fn golden_256() -> SplitBlockFilter256 {
+    golden(5, chainsieve_filter::interop::parquet::HASHER)
+}
+
+fn check_golden<B: BlockShape>(filter: &SplitBlockFilter<B>, kind: Kind, name: &str) {
+    let file = format!("{}/../../fixtures/filters/{name}.chsieve", env!("CARGO_MANIFEST_DIR"));
+    let expected = std::fs::read(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    assert_eq!(Kind::of(&expected), Ok(kind));
+    assert!(filter.encode() == Ok(expected.clone()), "{name}: other bytes than in the file");
+    let decoded = SplitBlockFilter::<B>::decode(&expected).expect("the golden file");
+    assert_eq!(decoded, *filter);
+    assert_eq!(decoded.len(), 100);
+    assert!((0..100_u64).all(|key| decoded.contains(&key.to_le_bytes())));
+}
+
+#[test]
+fn golden_files() {
+    check_golden(&golden_512(), Kind::SplitBlock512, "split_block_512");
+    check_golden(&golden_256(), Kind::SplitBlock256, "split_block_256");
+}
+
+/// The header as documented, byte by byte.
+#[test]
+fn the_header_is_as_documented() {
+    let bytes = golden_512().encode().expect("no secret");
+    assert_eq!(bytes.len(), 64 + 3 * 64 + 8);
+    assert_eq!(bytes[..8], *b"CHSIEVEF");
+    assert_eq!(bytes[8..16], [1, 0, 4, 1, 0, 0, 0, 0]);
+    let key: Vec<u8> = (0..16).collect();
+    assert_eq!(bytes[16..32], key);
+    let numbers: [u64; 4] = [100, 3, 0, 0];
+    assert_eq!(bytes[32..64], *numbers.map(u64::to_le_bytes).as_flattened());
+    assert_eq!(bytes[64 + 192..], xxh3_64(&bytes[..64 + 192]).to_le_bytes());
+}
+
+/// The bytes with a checksum that fits them.
+fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
+    let at = bytes.len() - 8;
+    let sum = xxh3_64(&bytes[..at]);
+    bytes[at..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// What both ways of reading say, which is the same.
+fn read<B: BlockShape>(bytes: &[u8]) -> Result<SplitBlockFilter<B>, DecodeError> {
+    let decoded = SplitBlockFilter::<B>::decode(bytes);
+    // In place, the bytes have to be aligned.
+    let mut words = vec![0_u64; bytes.len().div_ceil(8)];
+    let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
+    aligned.copy_from_slice(bytes);
+    match (SplitBlockFilter::<B, &[u64]>::view(aligned), &decoded) {
+        (Ok(view), Ok(decoded)) => assert_eq!(view.stats(), decoded.stats()),
+        (Err(error), decoded) => assert_eq!(decoded.as_ref().map(drop), Err(&error)),
+        (Ok(_), Err(error)) => panic!("read in place, not copied: {error}"),
+    }
+    decoded
+}
+
+fn hostile<B: BlockShape>(filter: &SplitBlockFilter<B>) {
+    let bytes = filter.encode().expect("no secret");
+    for length in 0..bytes.len() {
+        assert!(read::<B>(&bytes[..length]).is_err(), "cut to {length}");
+        if length >= 72 {
+            let error = read::<B>(&mended(bytes[..length].to_vec()));
+            assert!(matches!(error, Err(DecodeError::Truncated { .. })), "cut to {length}");
+        }
+    }
+    let longer = mended([&bytes[..], &[0; 8]].concat());
+    assert!(matches!(read::<B>(&longer), Err(DecodeError::TooLong { .. })));
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << bit;
+            assert!(read::<B>(&changed).is_err(), "bit {bit} of byte {at}");
+            // With a checksum that fits: another filter, or a header that no filter has.
+            let Ok(other) = read::<B>(&mended(changed)) else {
+                assert!(at < 64, "bit {bit} of byte {at}");
+                continue;
+            };
+            let harmless = (16..40).contains(&at) || at == 11 || at >= 64;
+            assert!(harmless, "bit {bit} of byte {at} is read");
+            assert!(other.expected_fpr() <= 1.0 && other.num_bits() == filter.num_bits());
+        }
+    }
+}
+
+#[test]
+fn hostile_bytes() {
+    hostile(&golden_512());
+    hostile(&golden_256());
+}
+
+#[test]
+fn parameters_that_no_filter_has() {
+    let bytes = golden_512().encode().expect("no secret");
+    let with = |at: usize, value: u64| {
+        let mut changed = bytes.clone();
+        changed[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        read::<Bits512>(&mended(changed)).expect_err("no filter")
+    };
+    for num_blocks in [0, (1 << 28) + 1, 1 << 61, u64::MAX / 64, u64::MAX] {
+        let (what, value) = ("the number of blocks", num_blocks);
+        let limit = "from 1 to 2^28 are possible";
+        assert_eq!(with(40, num_blocks), DecodeError::Parameter { what, value, limit });
+    }
+    let needed = 72 + (1 << 28) * 64;
+    assert_eq!(with(40, 1 << 28), DecodeError::Truncated { found: 264, needed });
+    assert_eq!(with(40, 2), DecodeError::TooLong { found: 264, expected: 200 });
+    assert_eq!(with(48, 1), DecodeError::NotZero("48 to 63"));
+    assert_eq!(with(56, 1 << 63), DecodeError::NotZero("48 to 63"));
+    // 100 keys set 60 bits at least.
+    let (what, limit) = ("the number of keys", "an eighth of the bits set, and none if none is");
+    for value in [0, 1, 7] {
+        assert_eq!(with(32, value), DecodeError::Parameter { what, value, limit });
+    }
+    let error = SplitBlockFilter256::decode(&bytes).map(drop);
+    let (found, expected) = ("split-block-512", "split-block-256");
+    assert_eq!(error, Err(DecodeError::OtherKind { found, expected }));
+    assert!(golden::<Bits256>(6, KeyHasher::xxh3(0)).encode().is_ok());
+}
+
+#[test]
+fn a_secret_key_is_not_written() {
+    let filter = SplitBlockFilter512::with_blocks(1, KeyHasher::random()).expect("small");
+    assert_eq!(filter.encode(), Err(EncodeError::SecretKey));
+    let hasher = KeyHasher::random().with_key_exposed();
+    let filter = SplitBlockFilter512::with_blocks(1, hasher).expect("small");
+    assert_eq!(SplitBlockFilter512::decode(&filter.encode().expect("exposed")), Ok(filter));
+}
+
+#[test]
+fn bytes_that_are_not_aligned_are_not_read_in_place() {
+    let bytes = golden_512().encode().expect("no secret");
+    let mut shifted = vec![0_u64; bytes.len() / 8 + 1];
+    let shifted = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut shifted)[1..=bytes.len()];
+    shifted.copy_from_slice(&bytes);
+    let view = SplitBlockFilter512::<&[u64]>::view(shifted).map(drop);
+    assert_eq!(view, Err(DecodeError::NotInPlace));
+    assert_eq!(SplitBlockFilter512::decode(shifted), Ok(golden_512()));
+}
+
+/// A count that no bit bears out.
+#[test]
+fn keys_without_bits_are_refused() {
+    let empty = SplitBlockFilter512::with_blocks(2, KeyHasher::xxh3(7)).expect("small");
+    let mut bytes = empty.encode().expect("no secret");
+    assert_eq!(SplitBlockFilter512::decode(&bytes), Ok(empty));
+    for len in [1, u64::MAX] {
+        bytes[32..40].copy_from_slice(&u64::to_le_bytes(len));
+        mend(&mut bytes);
+        let error = SplitBlockFilter512::decode(&bytes);
+        assert!(matches!(error, Err(DecodeError::Parameter { .. })), "{len}: {error:?}");
+    }
+}
+
+/// Writes the golden files anew, for a new version of the format only:
+/// `cargo test -p chainsieve-filter -- --ignored write_golden_split_block`.
+#[test]
+#[ignore = "golden files are read forever"]
+fn write_golden_split_block() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/filters");
+    std::fs::create_dir_all(folder).expect("a folder");
+    for (name, bytes) in [("512", golden_512().encode()), ("256", golden_256().encode())] {
+        let file = format!("{folder}/split_block_{name}.chsieve");
+        std::fs::write(file, bytes.expect("no secret")).expect("a file");
+    }
+}

@@ -1,0 +1,213 @@
+//! What happens when stores fail, panic or change behind the set's back, and when keys are odd.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use chainsieve_filter::{
+    Added, Answer, HashFunction, KeepError, KeyHasher, KeyStore as _, Probe, Removed, WatchError,
+    WatchSet, WatchSetBuilder,
+};
+
+use super::stores::{HASHER, NoDisk, Tree};
+use crate::key_families::Family;
+
+fn builder() -> WatchSetBuilder {
+    WatchSetBuilder::new().hasher(HASHER).exact_up_to(100).shard_keys(100)
+}
+
+/// A set over a tree that the test keeps a hand on.
+fn over(keys: &[Vec<u8>]) -> (Arc<Tree>, WatchSet<Arc<Tree>>) {
+    let tree = Arc::new(Tree::of(keys.iter().map(Vec::as_slice)));
+    let set = builder().over(Arc::clone(&tree), |_| ()).expect("a disk");
+    (tree, set)
+}
+
+#[test]
+fn removing_an_unknown_key_changes_nothing() {
+    let members = Family::WitnessScripts.keys(1, 0..5_000);
+    for exact_up_to in [0, 100_000] {
+        let builder = WatchSetBuilder::new().exact_up_to(exact_up_to);
+        let set = builder.from_keys(&members, |_| ()).expect("memory");
+        let before = set.stats();
+        // Enough that some have fingerprint and bucket of a member.
+        for index in 0..200_000 {
+            let stranger = Family::WitnessScripts.key(2, index);
+            assert_eq!(set.remove(&stranger), Err(WatchError::Unknown));
+        }
+        assert_eq!(set.stats(), before);
+        assert!(members.iter().all(|key| set.contains(key)));
+        // And twice is unknown too.
+        assert_eq!(set.remove(&members[0]), Ok(Removed::Gone));
+        assert_eq!(set.remove(&members[0]), Err(WatchError::Unknown));
+        assert!(members[1..].iter().all(|key| set.contains(key)));
+    }
+}
+
+#[test]
+fn adding_often_takes_no_place() {
+    let set = WatchSetBuilder::new().exact_up_to(0).empty();
+    // A cuckoo filter holds a key eight times at most.
+    for again in 0..1_000 {
+        let added = if again == 0 { Added::New } else { Added::Again };
+        assert_eq!(set.add(b"script"), Ok(added));
+    }
+    assert_eq!((set.len(), set.count(b"script"), set.stats().stashed), (1, 1_000, 0));
+    for left in (0..1_000).rev() {
+        assert!(set.contains(b"script"));
+        let removed = if left == 0 { Removed::Gone } else { Removed::StillHeld };
+        assert_eq!(set.remove(b"script"), Ok(removed));
+    }
+    assert!(!set.contains(b"script"));
+}
+
+#[test]
+fn keys_of_all_lengths_are_kept() {
+    let lengths = [0, 1, 2, 22, 34, 253, 254, 255, 256, 257, 10_003, 65_534, 65_535];
+    let keys: Vec<_> = lengths.iter().map(|len| vec![7_u8; *len]).collect();
+    for exact_up_to in [0, 100] {
+        let set = WatchSetBuilder::new().exact_up_to(exact_up_to).empty();
+        for key in &keys {
+            _ = set.add(key).expect("short enough");
+        }
+        assert!(keys.iter().all(|key| set.confirm(key) == Ok(true)));
+        let too_long = KeepError::KeyTooLong { bytes: 65_536, max: 65_535 };
+        assert_eq!(set.add(&vec![7; 65_536]), Err(WatchError::Store(too_long)));
+        assert_eq!(set.add(&vec![8; 65_536]), Err(WatchError::Store(too_long)));
+        assert_eq!((set.len(), set.confirm(&vec![7; 65_536])), (13, Ok(false)));
+        let mut all: Vec<_> = set.iter().map(|(key, _)| key).collect();
+        all.sort_by_key(Vec::len);
+        assert_eq!(all, keys);
+        for key in &keys {
+            assert_eq!(set.remove(key), Ok(Removed::Gone));
+        }
+        assert!(set.is_empty());
+    }
+    // A store of the caller's may keep what a copy can't: then there is none.
+    let (_, set) = over(&[]);
+    assert_eq!(set.add(&vec![7; 100_000]), Ok(Added::New));
+    assert!(!set.is_exact() && set.ask(&vec![7; 100_000]) == Answer::Maybe);
+}
+
+#[test]
+fn a_store_that_fails_is_reported_and_nothing_lost() {
+    let keys = Family::Random.keys(1, 0..20_000);
+    let (tree, set) = over(&keys[..5_000]);
+    // Parts that are full can't grow; the others take keys.
+    tree.fails.store(true, Ordering::Relaxed);
+    let (mut failed, mut before) = (Vec::new(), 5_000);
+    for key in &keys[5_000..] {
+        match set.add(key) {
+            Ok(added) => assert_eq!(added, Added::New),
+            Err(error) => {
+                assert_eq!(error, WatchError::Store(NoDisk));
+                failed.push(key);
+            }
+        }
+        before += 1;
+    }
+    assert!(failed.len() > 10_000 && failed.len() < 15_000, "{} failed", failed.len());
+    assert_eq!((set.len(), tree.len()), (before - failed.len() as u64, set.len()));
+    assert_eq!(set.confirm(&keys[0]), Err(WatchError::Store(NoDisk)));
+    let mut probe = Probe::new();
+    assert_eq!(set.confirm_batch(&keys, &mut probe), Err(WatchError::Store(NoDisk)));
+    assert_eq!(set.rebuild(), Err(WatchError::Store(NoDisk)));
+    assert_eq!(builder().over(&*tree, |_| ()).err(), Some(WatchError::Store(NoDisk)));
+    let held = |key: &&Vec<u8>| tree.holds(HASHER.hash(key), key) == Ok(true);
+    tree.fails.store(false, Ordering::Relaxed);
+    assert!(failed.iter().all(|key| !held(key)));
+    assert!(keys.iter().filter(held).all(|key| set.contains(key)));
+    for key in &failed {
+        assert_eq!(set.add(key), Ok(Added::New));
+    }
+    assert!(keys.iter().all(|key| set.contains(key)));
+    // Removals don't need the disk.
+    tree.fails.store(true, Ordering::Relaxed);
+    for key in &keys[1..] {
+        assert_eq!(set.remove(key), Ok(Removed::Gone));
+    }
+    assert!(set.contains(&keys[0]) && set.len() == 1);
+}
+
+#[test]
+fn a_small_set_that_cannot_become_large_stays_right() {
+    let keys = Family::Random.keys(1, 0..150);
+    let (tree, set) = over(&[]);
+    for key in &keys[..100] {
+        _ = set.add(key).expect("small");
+    }
+    tree.fails.store(true, Ordering::Relaxed);
+    let failed = keys[100..].iter().filter(|key| set.add(key).is_err()).count();
+    assert!(failed > 0 && keys[..100].iter().all(|key| set.contains(key)));
+    tree.fails.store(false, Ordering::Relaxed);
+    for key in &keys[100..] {
+        _ = set.add(key).expect("a disk");
+    }
+    assert!(keys.iter().all(|key| set.contains(key)));
+    set.rebuild().expect("a disk");
+    assert!(keys.iter().all(|key| set.contains(key)) && !set.is_exact());
+}
+
+#[test]
+fn a_store_that_panics_is_read_anew() {
+    let keys = Family::Random.keys(1, 0..3_000);
+    for known in [0, 50, 2_000] {
+        let (tree, set) = over(&keys[..known]);
+        tree.panics.store(true, Ordering::Relaxed);
+        // The key is in the store, and its addition did not come to the filters.
+        let lost = &keys[known];
+        assert!(catch_unwind(AssertUnwindSafe(|| set.add(lost))).is_err());
+        assert_eq!(tree.len(), known as u64 + 1);
+        assert_eq!(set.add(lost), Ok(Added::Again));
+        assert!(set.contains(lost), "{known} keys");
+        assert!(keys[..known].iter().all(|key| set.contains(key)));
+        assert_eq!(set.len(), known as u64 + 1);
+    }
+}
+
+#[test]
+fn a_store_that_others_change_is_read_anew_by_a_rebuild() {
+    let keys = Family::Random.keys(1, 0..4_000);
+    for known in [50, 2_000] {
+        let (tree, set) = over(&keys[..known]);
+        for key in &keys[known..] {
+            tree.acquire(HASHER.hash(key), key).expect("a disk");
+        }
+        for key in &keys[..known / 2] {
+            tree.release(HASHER.hash(key), key).expect("a disk");
+        }
+        set.rebuild().expect("a disk");
+        assert!(keys[known / 2..].iter().all(|key| set.contains(key)));
+        assert!(keys[..known / 2].iter().filter(|key| set.contains(key)).count() < 10);
+        assert_eq!(set.len(), 4_000 - known as u64 / 2);
+        // Without one, removing what others put in does no harm to the rest.
+        let other = Family::Random.keys(2, 0..100);
+        for key in &other {
+            tree.acquire(HASHER.hash(key), key).expect("a disk");
+            assert_eq!(set.remove(key), Ok(Removed::Gone));
+        }
+        assert!(keys[known / 2..].iter().all(|key| set.contains(key)));
+    }
+}
+
+#[test]
+fn keys_that_collide_are_all_found() {
+    // FNV-1a is no secret. These eight bytes take its state to zero, where zero bytes leave it
+    // (www.isthe.com/chongo/tech/comp/fnv, "FNV hash history"): a cuckoo filter has eight places
+    // for as many keys as someone likes.
+    let hasher = KeyHasher::new(HashFunction::Fnv1a);
+    let zero = [0xd5, 0x6b, 0xb9, 0x53, 0x42, 0x87, 0x08, 0x36];
+    let keys: Vec<_> = (0..300).map(|more| [&zero[..], &vec![0; more]].concat()).collect();
+    assert!(keys.iter().all(|key| hasher.hash::<u64>(key) == 0));
+    let set = WatchSetBuilder::new().hasher(hasher).exact_up_to(0).shard_keys(16).empty();
+    for key in &keys {
+        assert_eq!(set.add(key), Ok(Added::New));
+    }
+    assert!(keys.iter().all(|key| set.contains(key)));
+    set.rebuild().expect("memory");
+    for (at, key) in keys.iter().enumerate() {
+        assert!(keys[at..].iter().all(|key| set.contains(key)));
+        assert_eq!(set.remove(key), Ok(Removed::Gone));
+    }
+    assert!(set.is_empty());
+}

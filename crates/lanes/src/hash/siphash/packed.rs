@@ -1,0 +1,187 @@
+//! Messages laid out for lanes.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "over registers: a closure would not inline into the function with the CPU features"
+)]
+
+use alloc::vec::Vec;
+use core::ops::{ControlFlow, Range};
+
+use super::rounds::{LaneStates, State};
+use super::{SipKey, last_word, siphash_2_4};
+use crate::simd::{Backend, Kernel, Lanes};
+
+/// The most words of a message that is packed, its last one with the length included: those of
+/// up to 71 bytes. Longer ones are rare among scripts, and hashed one by one.
+const MAX_WORDS: usize = 9;
+
+/// Blocks of eight messages that are hashed at a time.
+const BLOCKS: usize = Packed::AT_A_TIME / 8;
+
+/// Messages by their numbers of words.
+#[derive(Debug, Clone, Default)]
+pub struct Packed {
+    /// Messages of 1 to [`MAX_WORDS`] words.
+    groups: [Group; MAX_WORDS],
+    /// The longer ones, ascending.
+    long: Vec<u32>,
+}
+
+/// Messages of equally many words.
+#[derive(Debug, Clone, Default)]
+struct Group {
+    /// Of each eight messages the first words, then the second ones, and so on.
+    words: Vec<[u64; 8]>,
+    /// Which messages they are, ascending.
+    indices: Vec<u32>,
+}
+
+impl Packed {
+    /// Hashes that are handed out at a time, at most.
+    pub const AT_A_TIME: usize = 256;
+
+    /// Adds message `index`; indices ascend.
+    pub fn push(&mut self, index: u32, message: &[u8]) {
+        let (whole, _) = message.as_chunks::<8>();
+        let Some(group) = self.groups.get_mut(whole.len()) else {
+            self.long.push(index);
+            return;
+        };
+        let (num_words, lane) = (whole.len() + 1, group.indices.len() % 8);
+        if lane == 0 {
+            group.words.resize(group.words.len() + num_words, [0; 8]);
+        }
+        let start = group.words.len() - num_words;
+        let block = &mut group.words[start..];
+        for (lanes, word) in block.iter_mut().zip(whole) {
+            lanes[lane] = u64::from_le_bytes(*word);
+        }
+        block[whole.len()][lane] = last_word(message);
+        group.indices.push(index);
+    }
+
+    /// Forgets the messages and keeps the memory.
+    pub fn clear(&mut self) {
+        for group in &mut self.groups {
+            group.words.clear();
+            group.indices.clear();
+        }
+        self.long.clear();
+    }
+
+    /// Hashes the messages with an index in `range`, and hands indices and hashes to `take`, up to
+    /// [`AT_A_TIME`](Self::AT_A_TIME), until it breaks. `message` gives the bytes of one.
+    pub fn hash_each<'m>(
+        &self,
+        backend: Backend,
+        key: SipKey,
+        range: Range<u32>,
+        message: impl Fn(u32) -> &'m [u8],
+        mut take: impl FnMut(&[u32], &[u64]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut hashes = [[0; 8]; BLOCKS];
+        for (group, num_words) in self.groups.iter().zip(1..) {
+            let Range { mut start, end } = positions(&group.indices, &range);
+            while start < end {
+                let first_block = start / 8;
+                let until = end.min((first_block + BLOCKS) * 8);
+                let words = &group.words[first_block * num_words..until.div_ceil(8) * num_words];
+                backend.run(HashBlocks { key, num_words, words, hashes: &mut hashes });
+                let hashes = &hashes.as_flattened()[start % 8..until - first_block * 8];
+                take(&group.indices[start..until], hashes)?;
+                start = until;
+            }
+        }
+        let long = &self.long[positions(&self.long, &range)];
+        for indices in long.chunks(Self::AT_A_TIME) {
+            let hashes = hashes.as_flattened_mut();
+            for (index, hash) in indices.iter().zip(&mut *hashes) {
+                *hash = siphash_2_4(key, message(*index));
+            }
+            take(indices, &hashes[..indices.len()])?;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Where the indices of `range` stand among ascending ones.
+fn positions(indices: &[u32], range: &Range<u32>) -> Range<usize> {
+    let from = |bound: u32| match (indices.first(), indices.last()) {
+        (Some(first), _) if bound <= *first => 0,
+        (_, Some(last)) if bound <= *last => indices.partition_point(|index| *index < bound),
+        _ => indices.len(),
+    };
+    from(range.start)..from(range.end)
+}
+
+/// The hashes of blocks of eight messages of `num_words` words.
+struct HashBlocks<'a> {
+    key: SipKey,
+    num_words: usize,
+    words: &'a [[u64; 8]],
+    hashes: &'a mut [[u64; 8]; BLOCKS],
+}
+
+impl Kernel for HashBlocks<'_> {
+    type Output = ();
+
+    fn scalar(self) {
+        for (words, hashes) in self.words.chunks_exact(self.num_words).zip(self.hashes) {
+            // Two at a time fill each other's waits.
+            for pair in 0..4 {
+                let (mut a, mut b) = (State::new(self.key), State::new(self.key));
+                for lanes in words {
+                    a.compress(lanes[pair * 2]);
+                    b.compress(lanes[pair * 2 + 1]);
+                }
+                (hashes[pair * 2], hashes[pair * 2 + 1]) = (a.finish(), b.finish());
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) {
+        // As many states as there are registers for.
+        if L::LANES == 8 {
+            self.interleaved::<L, 4>(lanes);
+        } else {
+            self.interleaved::<L, 2>(lanes);
+        }
+    }
+}
+
+impl HashBlocks<'_> {
+    /// `N` vectors at a time, whose rounds fill each other's waits.
+    #[inline(always)]
+    fn interleaved<L: Lanes, const N: usize>(self, lanes: L) {
+        let (words, hashes) = (self.words.as_flattened(), self.hashes.as_flattened_mut());
+        let block_length = self.num_words * 8;
+        let num_vectors = words.len() / self.num_words / L::LANES;
+        let initial = LaneStates::new(lanes, self.key);
+        let mut first = 0;
+        while first < num_vectors {
+            // Where the words of the vectors stand; behind the last vector, that one again.
+            let mut at = [0; N];
+            for i in 0..N {
+                let message = (first + i).min(num_vectors - 1) * L::LANES;
+                at[i] = message / 8 * block_length + message % 8;
+            }
+            let mut states = [initial; N];
+            for _ in 0..self.num_words {
+                let mut loaded = [lanes.splat_64(0); N];
+                for i in 0..N {
+                    loaded[i] = lanes.load_slice_64(&words[at[i]..]);
+                    at[i] += 8;
+                }
+                LaneStates::compress(lanes, &mut states, &loaded);
+            }
+            let finished = LaneStates::finish(lanes, states);
+            for i in 0..N {
+                let vector = (first + i).min(num_vectors - 1);
+                lanes.store_slice_64(finished[i], &mut hashes[vector * L::LANES..]);
+            }
+            first += N;
+        }
+    }
+}
