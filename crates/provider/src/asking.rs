@@ -12,8 +12,8 @@ use chainsieve::simd::Backend;
 use crate::answers;
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
+use crate::nodes::Nodes;
 use crate::note::Note;
-use crate::provider::Provider;
 use crate::resolve::{Asked, Asks, Needed, resolve};
 use crate::source::{self, Source};
 use crate::tip::Tip;
@@ -48,16 +48,12 @@ pub struct Asking {
 
 impl Asking {
     /// Fetches the chain, and what each node answers if that is asked for.
-    pub(crate) fn new(
-        provider: &Provider,
-        query: &LogQuery,
-        asks: Asks,
-    ) -> Result<Self, FetchError> {
-        let nodes = provider.nodes();
-        let settings = provider.settings();
-        let (chain_id, profile) = (provider.chain_id()?, provider.profile()?);
+    pub(crate) fn new(nodes: &Nodes, query: &LogQuery, asks: Asks) -> Result<Self, FetchError> {
+        let (chain_id, profile) = (nodes.chain_id()?, nodes.profile()?);
+        let (all, settings) = (nodes, &nodes.settings);
+        let nodes = &all.list;
         let (asked, mut warnings) = resolve(nodes, query, asks, settings.final_only)?;
-        let mut anchors = provider.anchors()?;
+        let mut anchors = all.anchors()?;
         let needed = Needed::new(nodes, &anchors, &asked, &mut warnings)?;
         let (first, last, end) = (asked.first, asked.last, *needed.blocks.end());
         let headers = (end - first).saturating_add(1);

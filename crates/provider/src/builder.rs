@@ -10,8 +10,9 @@ use chainsieve::eth::provider::Budget;
 use crate::anchor::Anchor;
 use crate::error::BuildError;
 use crate::node::{Endpoint, EndpointError, Node, Options};
+use crate::nodes::{Nodes, Settings};
 use crate::note::Note;
-use crate::provider::{Provider, Settings};
+use crate::provider::Provider;
 use crate::stop::Stop;
 
 /// Headers that one operation holds, unless the builder says otherwise: about a gigabyte.
@@ -206,6 +207,22 @@ impl Builder {
             max_headers: self.max_headers.unwrap_or(MAX_HEADERS),
             max_receipts: self.max_receipts.unwrap_or(MAX_RECEIPTS),
         };
-        Ok(Provider::of(nodes, settings, options.stop))
+        let stop = options.stop;
+        Ok(Provider(Arc::new(Nodes { list: nodes, settings, chain_id: Arc::default(), stop })))
+    }
+}
+
+impl Provider {
+    /// Sets a provider up.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A provider of one node, with everything else as [`builder`](Self::builder) has it.
+    ///
+    /// # Errors
+    /// The URL is invalid.
+    pub fn new(url: &str) -> Result<Self, BuildError> {
+        Self::builder().url(url).build()
     }
 }

@@ -13,6 +13,7 @@ mod held;
 mod in_order;
 mod logs;
 mod node;
+mod nodes;
 mod note;
 mod pending;
 mod provider;

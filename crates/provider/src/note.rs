@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chainsieve::eth::follow;
 
-use crate::node::RpcError;
+use crate::node::error::RpcError;
 
 /// Progress, and what happens on the way: results do not depend on it. `Display` says it in words.
 #[derive(Debug, Clone, PartialEq, Eq)]

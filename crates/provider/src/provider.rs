@@ -1,22 +1,21 @@
 //! The provider: one node or several, and what is believed of them.
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Audit, AuditReport};
-use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
+use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderChain};
 use chainsieve::eth::log::LocatedLog;
-use chainsieve::eth::log_query::{BlockTag, LogQuery, Semantics};
+use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use chainsieve::eth::receipts::BlockReceipts;
 
-use crate::anchor::Anchor;
 use crate::asking::Asking;
-use crate::builder::Builder;
 use crate::error::FetchError;
 use crate::logs::{LogsError, ProvenLogs};
-use crate::node::{Node, RpcError};
+use crate::node::Node;
+use crate::nodes::{Nodes, Settings};
 use crate::receipts::{self, Fetched};
 use crate::resolve::{Asked, Asks, Needed, resolve};
 use crate::scan::{Scan, ScannedPart, scan_parts};
@@ -24,37 +23,17 @@ use crate::source;
 use crate::stop::Stop;
 use crate::warning::Warning;
 
-/// What is believed, and what an operation may take.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) anchor: Option<Arc<dyn Anchor>>,
-    pub(crate) profile: Option<ChainProfile>,
-    pub(crate) semantics: Semantics,
-    pub(crate) final_only: bool,
-    pub(crate) keep_evidence: bool,
-    pub(crate) max_headers: u64,
-    pub(crate) max_receipts: u64,
-}
-
 /// One node or several that serve a chain, none of which is trusted. Clones are one.
 ///
 /// Every header has the hash of its bytes and is the child of the one before, receipts have the
 /// root of their header, and logs are read out of such receipts. That the chain's last block is on
-/// the chain is the nodes' word, unless there is an [anchor](Builder::anchor).
+/// the chain is the nodes' word, unless there is an [anchor](crate::Builder::anchor).
 ///
 /// Where there are several nodes, what one does not give is asked of the next.
 ///
 /// All operations block; see [`spawn`](Self::spawn) for futures.
 #[derive(Debug, Clone)]
-pub struct Provider(Arc<Inner>);
-
-#[derive(Debug, Clone)]
-struct Inner {
-    nodes: Vec<Node>,
-    settings: Settings,
-    chain_id: Arc<OnceLock<u64>>,
-    stop: Stop,
-}
+pub struct Provider(pub(crate) Arc<Nodes>);
 
 /// What was found about the nodes' answers to a query.
 #[derive(Debug)]
@@ -70,26 +49,9 @@ pub struct Audited {
 }
 
 impl Provider {
-    /// Sets a provider up.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// A provider of one node, with everything else as [`builder`](Self::builder) has it.
-    ///
-    /// # Errors
-    /// The URL is invalid.
-    pub fn new(url: &str) -> Result<Self, crate::BuildError> {
-        Self::builder().url(url).build()
-    }
-
-    pub(crate) fn of(nodes: Vec<Node>, settings: Settings, stop: Stop) -> Self {
-        Self(Arc::new(Inner { nodes, settings, chain_id: Arc::default(), stop }))
-    }
-
     /// The nodes, in the order of their URLs.
     pub fn nodes(&self) -> &[Node] {
-        &self.0.nodes
+        &self.0.list
     }
 
     /// Ends all operations, from any thread.
@@ -101,21 +63,17 @@ impl Provider {
     /// [`stop`](Self::stop), they end with those of this provider, too.
     #[must_use]
     pub fn with_stop(&self, stop: Stop) -> Self {
-        let nodes = self.nodes().iter().map(|node| node.with_stop(stop.clone())).collect();
-        Self(Arc::new(Inner { nodes, stop, ..Inner::clone(&self.0) }))
+        let list = self.nodes().iter().map(|node| node.with_stop(stop.clone())).collect();
+        Self(Arc::new(Nodes { list, stop, ..Nodes::clone(&self.0) }))
     }
 
     /// The same provider with another profile of the chain, as
-    /// [`Builder::profile`](Builder::profile) has it.
+    /// [`Builder::profile`](crate::Builder::profile) has it.
     #[must_use]
     pub fn with_profile(&self, profile: ChainProfile) -> Self {
-        let mut inner = Inner::clone(&self.0);
-        inner.settings.profile = Some(profile);
-        Self(Arc::new(inner))
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.0.settings
+        let mut nodes = Nodes::clone(&self.0);
+        nodes.settings.profile = Some(profile);
+        Self(Arc::new(nodes))
     }
 
     /// The chain's id (EIP-155), which all nodes that answer must agree on. Asked for once.
@@ -123,26 +81,7 @@ impl Provider {
     /// # Errors
     /// [`FetchError::TwoChains`], or no node says.
     pub fn chain_id(&self) -> Result<u64, FetchError> {
-        if let Some(id) = self.0.chain_id.get() {
-            return Ok(*id);
-        }
-        let (mut first, mut failed) = (None, None);
-        for node in self.nodes() {
-            let other = match node.chain_id() {
-                Ok(id) => id,
-                Err(error) => {
-                    failed.get_or_insert(FetchError::rpc(node.name(), "eth_chainId", error));
-                    continue;
-                }
-            };
-            let first = *first.get_or_insert(other);
-            if first != other {
-                return Err(FetchError::TwoChains { first, other });
-            }
-        }
-        let none = || failed.expect("a provider has at least one node");
-        let first = first.ok_or_else(none)?;
-        Ok(*self.0.chain_id.get_or_init(|| first))
+        self.0.chain_id()
     }
 
     /// What the chain's headers commit to: as the builder was told, or else by the chain's id. Of a
@@ -152,37 +91,7 @@ impl Provider {
     /// # Errors
     /// Those of [`chain_id`](Self::chain_id).
     pub fn profile(&self) -> Result<ChainProfile, FetchError> {
-        if let Some(profile) = &self.settings().profile {
-            return Ok(profile.clone());
-        }
-        let id = self.chain_id()?;
-        Ok(ChainProfile::of_chain_id(id).unwrap_or_else(|| unknown_chain(id)))
-    }
-
-    /// The hashes that the anchor names now.
-    pub(crate) fn anchors(&self) -> Result<Vec<B256>, FetchError> {
-        let anchor = self.settings().anchor.as_ref();
-        anchor.map_or(Ok(Vec::new()), |anchor| anchor.blocks().map_err(FetchError::Anchor))
-    }
-
-    /// The first answer of a node that has one, else the first error.
-    fn first_of<T>(
-        &self,
-        what: impl Fn() -> String,
-        ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
-    ) -> Result<Option<T>, FetchError> {
-        let mut failed = None;
-        for node in self.nodes() {
-            match ask(node) {
-                Ok(Some(answer)) => return Ok(Some(answer)),
-                Ok(None) => {}
-                Err(RpcError::Stopped) => return Err(FetchError::Stopped),
-                Err(error) => {
-                    failed.get_or_insert_with(|| FetchError::rpc(node.name(), what(), error));
-                }
-            }
-        }
-        failed.map_or(Ok(None), Err)
+        self.0.profile()
     }
 
     /// The header of the block that a tag or a number names now; `None` if no node has it. It has
@@ -191,7 +100,7 @@ impl Provider {
     /// # Errors
     /// No node answers.
     pub fn header(&self, tag: BlockTag) -> Result<Option<HeaderBuf>, FetchError> {
-        self.first_of(|| crate::node::named(tag), |node| node.header_at(tag))
+        self.0.first_of(|| crate::node::named(tag), |node| node.header_at(tag))
     }
 
     /// The header with this hash; `None` if no node has it.
@@ -199,7 +108,7 @@ impl Provider {
     /// # Errors
     /// No node answers.
     pub fn header_by_hash(&self, hash: B256) -> Result<Option<HeaderBuf>, FetchError> {
-        self.first_of(|| format!("block {hash}"), |node| node.header_by_hash(hash))
+        self.0.first_of(|| format!("block {hash}"), |node| node.header_by_hash(hash))
     }
 
     /// The headers of these blocks, each the child of the one before, from the first node that has
@@ -207,17 +116,17 @@ impl Provider {
     /// `chain.anchored_to` says how far they are authentic.
     ///
     /// # Errors
-    /// [`FetchError`], also if they are more than [allowed](Builder::max_headers).
+    /// [`FetchError`], also if they are more than [allowed](crate::Builder::max_headers).
     pub fn headers(&self, blocks: RangeInclusive<u64>) -> Result<HeaderChain, FetchError> {
         let (first, last) = (*blocks.start(), *blocks.end());
         if first > last {
             return Ok(HeaderChain::new());
         }
-        let (headers, limit) = ((last - first).saturating_add(1), self.settings().max_headers);
+        let (headers, limit) = ((last - first).saturating_add(1), self.0.settings.max_headers);
         if headers > limit {
             return Err(FetchError::TooManyHeaders { headers, first, last, end: last, limit });
         }
-        let anchors = self.anchors()?;
+        let anchors = self.0.anchors()?;
         let needed = Needed::all(blocks);
         let source = source::fetch(self.nodes(), &anchors, &needed, false, &mut Vec::new())?;
         Ok(source.fetched.chain)
@@ -284,9 +193,9 @@ impl Provider {
     ///
     /// # Cost
     /// The headers of the range and up to the anchor, and the receipts of the candidates. In memory
-    /// are what headers say and the logs. The [builder](Builder) limits all of it.
+    /// are what headers say and the logs. The [builder](crate::Builder) limits all of it.
     pub fn logs(&self, query: &LogQuery) -> Result<ProvenLogs, LogsError> {
-        let asking = Asking::new(self, query, Asks::Chain)?;
+        let asking = Asking::new(&self.0, query, Asks::Chain)?;
         let audit = Audit::collecting(asking.question(asking.tip.node));
         let mut audits = [audit.map_err(FetchError::from)?];
         let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
@@ -303,11 +212,11 @@ impl Provider {
     /// # Cost
     /// The headers of the range, of which 8,192 are in memory at a time.
     pub fn scan(&self, query: &LogQuery) -> Result<Scan, FetchError> {
-        let (nodes, final_only) = (self.nodes(), self.settings().final_only);
+        let (nodes, final_only) = (self.nodes(), self.0.settings.final_only);
         let (asked, mut warnings) = resolve(nodes, query, Asks::Chain, final_only)?;
-        let anchors = self.anchors()?;
+        let anchors = self.0.anchors()?;
         let needed = Needed::new(nodes, &anchors, &asked, &mut warnings)?;
-        Scan::new(self, &asked, &anchors, &needed, warnings)
+        Scan::new(&self.0, &asked, &anchors, &needed, warnings)
     }
 
     /// The headers of a query's blocks, and of those up to the anchor, in parts of at most 8,192,
@@ -321,10 +230,10 @@ impl Provider {
         query: &LogQuery,
         mut take: impl FnMut(&Asked, ScannedPart<'_>) -> bool,
     ) -> Result<(Asked, Vec<Warning>), FetchError> {
-        let (nodes, final_only) = (self.nodes(), self.settings().final_only);
+        let (nodes, final_only) = (self.nodes(), self.0.settings.final_only);
         let (asked, mut warnings) = resolve(nodes, query, Asks::Chain, final_only)?;
-        let needed = Needed::new(nodes, &self.anchors()?, &asked, &mut warnings)?;
-        scan_parts(self, &asked, &needed, &mut warnings, |part| take(&asked, part))?;
+        let needed = Needed::new(nodes, &self.0.anchors()?, &asked, &mut warnings)?;
+        scan_parts(&self.0, &asked, &needed, &mut warnings, |part| take(&asked, part))?;
         Ok((asked, warnings))
     }
 
@@ -353,7 +262,7 @@ impl Provider {
         query: &LogQuery,
         logs: &[LocatedLog],
     ) -> Result<Audited, FetchError> {
-        let asking = Asking::new(self, query, Asks::Chain)?;
+        let asking = Asking::new(&self.0, query, Asks::Chain)?;
         let audit = Audit::new(asking.question(asking.tip.node), logs)?;
         let mut audits = [audit];
         let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
@@ -366,7 +275,7 @@ impl Provider {
     /// # Errors
     /// [`FetchError`].
     pub fn ask(&self, query: &LogQuery) -> Result<Asking, FetchError> {
-        Asking::new(self, query, Asks::ChainAndLogs)
+        Asking::new(&self.0, query, Asks::ChainAndLogs)
     }
 
     /// Fetches the receipts that audits of one chain want, and hands them over: the second part of
@@ -380,13 +289,7 @@ impl Provider {
         audits: &mut [Audit<'_>],
         chain: &HeaderChain,
     ) -> Result<Fetched, FetchError> {
-        let Settings { max_receipts, keep_evidence, .. } = *self.settings();
+        let Settings { max_receipts, keep_evidence, .. } = self.0.settings;
         receipts::fetch(self.nodes(), audits, chain, max_receipts, keep_evidence)
     }
-}
-
-/// A chain of which nothing is assumed.
-pub(crate) fn unknown_chain(id: u64) -> ChainProfile {
-    let (bloom, receipts) = (BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
-    ChainProfile::assumed(format!("chain {id}"), bloom, receipts)
 }

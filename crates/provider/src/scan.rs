@@ -10,8 +10,8 @@ use chainsieve::simd::Backend;
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::node::Node;
+use crate::nodes::Nodes;
 use crate::note::{Note, Stage};
-use crate::provider::Provider;
 use crate::resolve::{Asked, Needed};
 use crate::source;
 use crate::warning::Warning;
@@ -48,18 +48,18 @@ pub struct ScannedPart<'a> {
 
 impl Scan {
     pub(crate) fn new(
-        provider: &Provider,
+        nodes: &Nodes,
         asked: &Asked,
         anchors: &[B256],
         needed: &Needed,
         mut warnings: Vec<Warning>,
     ) -> Result<Self, FetchError> {
-        let profile = provider.profile()?;
+        let profile = nodes.profile()?;
         let range = asked.first..=asked.last;
         let mut candidates = Vec::new();
         let mut anchored_to = None;
         let mut last = None;
-        scan_parts(provider, asked, needed, &mut warnings, |part| {
+        scan_parts(nodes, asked, needed, &mut warnings, |part| {
             anchored_to = part.chain.anchored_to(anchors).or(anchored_to);
             let mut found = part.candidates.iter().copied().peekable();
             for (index, block) in part.chain.blocks().enumerate() {
@@ -81,13 +81,13 @@ impl Scan {
 /// Scans the headers that are needed in parts, as long as `take` returns `true`. What one node does
 /// not give is asked of the next: a part must follow on the one before, whoever gives it.
 pub(crate) fn scan_parts(
-    provider: &Provider,
+    nodes: &Nodes,
     asked: &Asked,
     needed: &Needed,
     warnings: &mut Vec<Warning>,
     mut take: impl FnMut(ScannedPart<'_>) -> bool,
 ) -> Result<(), FetchError> {
-    let nodes = provider.nodes();
+    let nodes = &nodes.list;
     // A node that did not give a part is asked no more.
     let mut at = 0;
     let compiled = asked.query.compile(Backend::best());

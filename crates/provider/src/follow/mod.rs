@@ -143,7 +143,7 @@ impl Provider {
     /// ```
     pub fn follow(&self, query: &LogQuery) -> FollowBuilder {
         // Which chain it is, is asked at the start.
-        let adjust = Config::new(0, crate::provider::unknown_chain(0), query.clone());
+        let adjust = Config::new(0, crate::nodes::unknown_chain(0), query.clone());
         FollowBuilder { provider: self.clone(), cursor: None, file: None, index: None, adjust }
     }
 }
@@ -242,8 +242,8 @@ impl FollowBuilder {
         let config = Config {
             chain_id: provider.chain_id()?,
             profile: provider.profile()?,
-            semantics: provider.settings().semantics,
-            anchors: provider.anchors()?,
+            semantics: provider.0.settings.semantics,
+            anchors: provider.0.anchors()?,
             index: indexed,
             stored: file.is_some(),
             ..adjust

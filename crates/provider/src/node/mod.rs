@@ -7,7 +7,7 @@
 mod bounded;
 mod calls;
 mod endpoint;
-mod error;
+pub(crate) mod error;
 mod headers;
 mod logs;
 mod receipts;

@@ -1,6 +1,7 @@
 //! `eth index …`.
 
 mod add;
+mod adding;
 mod explain;
 mod info;
 mod mapped;

@@ -9,7 +9,7 @@ use chainsieve::eth::log_query::BlockTag;
 use chainsieve::simd::Backend;
 use chainsieve_provider::{Node, RpcError, Stop};
 
-use super::add::Adding;
+use super::adding::Adding;
 use super::named;
 use crate::args::eth::AddedHeaders;
 use crate::eth::rpc::builder;

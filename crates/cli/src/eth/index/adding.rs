@@ -1,0 +1,323 @@
+//! Headers on their way into an index, and what is said of them at the end.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
+use chainsieve::simd::Backend;
+use serde_json::json;
+
+use super::{float, named, size};
+use crate::args::eth::{AddingArgs, LinkedHeaders};
+use crate::eth::linked::{self, Bounds};
+use crate::input::Reader;
+use crate::output::{Exit, Lines, Page, Report, bytes, count, duration, grouped};
+use crate::progress::Progress;
+
+/// What was added is made durable after so long, if not before.
+const SYNC_AFTER: Duration = Duration::from_secs(5);
+/// Blocks taken off that are listed.
+const LISTED: usize = 1000;
+
+/// Headers on their way into an index.
+pub(super) struct Adding<'a> {
+    pub(super) path: &'a Path,
+    pub(super) settings: Settings,
+    args: &'a AddingArgs,
+    /// Whether another branch takes blocks off.
+    pub(super) reorganises: bool,
+    json: bool,
+    writer: Option<Writer<Folder>>,
+    lines: Lines,
+    started: Instant,
+    synced: Instant,
+    /// Whether something changed since.
+    changed: bool,
+    unsynced: u64,
+    added: u64,
+    removed: Vec<(u64, B256)>,
+    removed_blocks: u64,
+    /// How many sections were sealed before.
+    sealed_before: u64,
+    /// What is to be said of where the headers come from.
+    pub(super) warnings: Vec<String>,
+}
+
+impl<'a> Adding<'a> {
+    pub(super) fn new(
+        path: &'a Path,
+        settings: Settings,
+        args: &'a AddingArgs,
+        json: bool,
+    ) -> Self {
+        Self {
+            path,
+            settings,
+            args,
+            reorganises: false,
+            json,
+            writer: None,
+            lines: Lines::default(),
+            started: Instant::now(),
+            synced: Instant::now(),
+            changed: false,
+            unsynced: 0,
+            added: 0,
+            removed: Vec::new(),
+            removed_blocks: 0,
+            sealed_before: 0,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Opens the index for writing, or prepares a new one.
+    pub(super) fn open(&mut self) -> anyhow::Result<()> {
+        if !self.path.is_dir() {
+            create_folder(self.path).with_context(|| named(self.path))?;
+        }
+        let writer = Writer::open(Folder::new(self.path), &self.settings);
+        let writer = writer.with_context(|| named(self.path))?;
+        if writer.numbers().is_some() {
+            self.sealed_before = Index::open(Folder::new(self.path))?.sealed();
+        }
+        self.writer = Some(writer.with_confirmations(self.args.confirmations));
+        Ok(())
+    }
+
+    /// The first block that is of interest: those below are not looked at.
+    fn from(&self) -> Option<u64> {
+        let writer = self.writer.as_ref()?;
+        let last = *writer.numbers()?.end();
+        if !self.reorganises {
+            return Some(last + 1);
+        }
+        // The unsealed blocks, which may have to give way.
+        Some(self.first_known(last) + 1)
+    }
+
+    pub(super) fn run(mut self, headers: &LinkedHeaders) -> anyhow::Result<Report> {
+        Reader::of(&headers.headers)?;
+        let bounds = Bounds { from: self.from(), to: None };
+        let read = linked::for_each(
+            headers,
+            bounds,
+            |_| (),
+            |chain, (), progress| self.take(chain, progress),
+        );
+        // What was read before an error counts.
+        let synced = self.sync();
+        read?;
+        synced?;
+        self.report()
+    }
+
+    pub(super) fn take(&mut self, chain: &HeaderChain, progress: &Progress) -> anyhow::Result<()> {
+        if self.writer.is_none() {
+            self.open()?;
+        }
+        let appended = match self.append(chain) {
+            Err(IndexError::Parent { number, .. }) if self.reorganises => {
+                self.roll_back(number, chain)?;
+                self.append(chain)
+            }
+            appended => appended,
+        };
+        appended.map_err(|error| {
+            let other_branch = matches!(error, IndexError::Parent { .. });
+            let error = anyhow!(error).context(named(self.path));
+            if other_branch && !self.reorganises {
+                error.context(
+                    "the headers are of another branch or chain; a reorganisation is taken by \
+                     `chainsieve eth index append`",
+                )
+            } else {
+                error
+            }
+        })?;
+        let elapsed = self.started.elapsed().as_secs_f64().max(1e-9);
+        progress.note(format!("{} headers/s", rounded(float(self.added) / elapsed)));
+        if self.unsynced >= self.args.sync_every || self.synced.elapsed() >= SYNC_AFTER {
+            progress.suspend(|| self.sync())?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, chain: &HeaderChain) -> Result<(), IndexError> {
+        let writer = self.writer.as_mut().expect("opened before");
+        let added = writer.append(Backend::best(), chain)?.added;
+        self.added += added;
+        self.unsynced += added;
+        self.changed |= added > 0;
+        Ok(())
+    }
+
+    /// Takes off what is not of the branch that `chain` is of. Of block `number` it is known that
+    /// its parent differs.
+    fn roll_back(&mut self, number: u64, chain: &HeaderChain) -> anyhow::Result<()> {
+        let writer = self.writer.as_mut().expect("opened before");
+        // Its parent goes, the parent's parent stays.
+        let last = number.checked_sub(2).with_context(|| {
+            format!("{}: block 0 is another, so the headers are of another chain", named(self.path))
+        })?;
+        let first = chain.numbers().map_or(number, |numbers| *numbers.start());
+        if number == first && writer.hash(last).is_some() {
+            anyhow::bail!(
+                "{}: the headers begin at block {number}, and its parent is not the index's block \
+                 before it: give the headers from the block on at which the branches part",
+                named(self.path)
+            );
+        }
+        self.cut(last)
+    }
+
+    /// Takes off what is above this block.
+    pub(super) fn cut(&mut self, last: u64) -> anyhow::Result<()> {
+        let writer = self.writer.as_mut().expect("opened before");
+        let end = writer.numbers().map_or(last, |numbers| *numbers.end());
+        let hashes = (last + 1..=end).map_while(|number| Some((number, writer.hash(number)?)));
+        let removed: Vec<_> = hashes.take(LISTED).collect();
+        self.removed_blocks += writer.roll_back(last).with_context(|| named(self.path))?;
+        self.removed.extend(removed);
+        self.removed.truncate(LISTED);
+        self.changed = true;
+        Ok(())
+    }
+
+    /// The last block.
+    pub(super) fn last(&self) -> Option<(u64, B256)> {
+        let writer = self.writer.as_ref()?;
+        Some((*writer.numbers()?.end(), writer.last_hash()?))
+    }
+
+    /// The hash of a block that is not sealed, or of the one before those.
+    pub(super) fn hash(&self, number: u64) -> Option<B256> {
+        self.writer.as_ref()?.hash(number)
+    }
+
+    /// The lowest block below one of these of which that is known.
+    pub(super) fn first_known(&self, mut number: u64) -> u64 {
+        while number.checked_sub(1).is_some_and(|before| self.hash(before).is_some()) {
+            number -= 1;
+        }
+        number
+    }
+
+    /// Makes durable what is new, and says so.
+    pub(super) fn sync(&mut self) -> anyhow::Result<()> {
+        self.synced = Instant::now();
+        let Some(writer) = self.writer.as_mut().filter(|_| self.changed) else { return Ok(()) };
+        writer.sync().with_context(|| named(self.path))?;
+        self.changed = false;
+        self.unsynced = 0;
+        if let (true, Some(numbers), Some(hash)) = (self.json, writer.numbers(), writer.last_hash())
+        {
+            self.lines.print(&format!("{}\n", json!({ "synced": numbers.end(), "hash": hash })))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn report(self) -> anyhow::Result<Report> {
+        let elapsed = self.started.elapsed();
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        let speed = float(self.added) / seconds;
+        let index = super::open(self.path)?;
+        let (first, last) = super::numbers(&index).into_inner();
+        let (_, last_hash) = index.anchor(last).with_context(|| named(self.path))?;
+        let blocks = last - first + 1;
+        let size = size(self.path)?;
+        let per_header = float(size) / float(blocks);
+        let sealed = index.sealed();
+        let sealed_now = (sealed - self.sealed_before.min(sealed)) / SECTION;
+        let mut warnings = self.warnings;
+        if self.added == 0 && self.removed_blocks == 0 && warnings.is_empty() {
+            warnings.push(String::from(
+                "the index has a block for each of these headers: nothing was added. Sealed blocks \
+                 are not compared: `chainsieve eth index verify` does that",
+            ));
+        }
+        let json = json!({
+            "chain": index.settings().chain(),
+            "added": self.added,
+            "removed": self.removed.iter()
+                .map(|(number, hash)| json!({ "number": number, "hash": hash }))
+                .collect::<Vec<_>>(),
+            "removed_blocks": self.removed_blocks,
+            "first": first,
+            "last": last,
+            "last_hash": last_hash,
+            "sealed_sections": sealed_now,
+            "seconds": seconds,
+            "headers_per_second": speed,
+            "bytes": size,
+            "bytes_per_header": per_header,
+            "block_hashes": index.settings().has_block_hashes(),
+            "warnings": warnings,
+        });
+        let mut page = Page::default();
+        for (number, hash) in &self.removed {
+            page.line(format!("removed  {:<11}  {hash}", grouped(*number)));
+        }
+        let added = format!(
+            "{} ({} headers/s, {})",
+            count_of(self.added, "block"),
+            rounded(speed),
+            duration(elapsed)
+        );
+        let segments = index.segment_files().len();
+        let sealed_text = match sealed / SECTION {
+            0 => "nothing".into(),
+            sections => format!(
+                "{} of 8,192 blocks, {} of them now, in {}",
+                count_of(sections, "section"),
+                grouped(sealed_now),
+                count(segments, "segment")
+            ),
+        };
+        let unsealed = blocks - sealed;
+        let mut fields = vec![("added", added)];
+        if self.removed_blocks > 0 {
+            fields.push((
+                "removed",
+                format!("{} of another branch", count_of(self.removed_blocks, "block")),
+            ));
+        }
+        fields.extend([
+            ("blocks", format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))),
+            ("last hash", last_hash.to_string()),
+            ("sealed", format!("{sealed_text}; {} unsealed", count_of(unsealed, "block"))),
+            ("size", format!("{}, {per_header:.1} bytes per header", bytes(float(size)))),
+        ]);
+        page.fields(fields);
+        page.warnings(&warnings);
+        Ok(Report { page, json, payload: None, exit: Exit::YesAfterLines })
+    }
+}
+
+/// Blocks of a section.
+const SECTION: u64 = 8192;
+
+fn count_of(number: u64, noun: &str) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), noun)
+}
+
+/// With three digits that say something.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
+fn rounded(number: f64) -> String {
+    let unit = 10_f64.powf((number.max(1.0).log10().floor() - 2.0).max(0.0));
+    grouped(((number / unit).round() * unit) as u64)
+}
+
+/// Creates a folder whose name outlives a power cut, as what is in it will.
+fn create_folder(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)?;
+    if cfg!(unix) {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
