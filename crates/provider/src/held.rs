@@ -1,6 +1,7 @@
 //! How much of what nodes give is held in memory.
 
 use chainsieve::alloy_primitives::Log;
+use chainsieve::eth::receipts::BlockReceipts;
 
 use crate::error::FetchError;
 use crate::node::Node;
@@ -31,10 +32,18 @@ impl Held {
     }
 }
 
+/// About as many bytes as a log takes without topics and data, with its place, and as a receipt
+/// takes without logs.
+const PLAIN: usize = 300;
+
+/// Bytes that receipts take. Those without logs count, too: a node may make up any number.
+pub(crate) fn bytes_of_receipts(receipts: &BlockReceipts) -> u64 {
+    let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
+    (PLAIN * receipts.len()) as u64 + bytes_of(logs)
+}
+
 /// Bytes that logs take, each with its place.
 pub(crate) fn bytes_of<'a>(logs: impl IntoIterator<Item = &'a Log>) -> u64 {
-    /// Of a log without topics and data, with its place.
-    const PLAIN: usize = 300;
     let of_log = |log: &Log| PLAIN + 32 * log.data.topics().len() + log.data.data.len();
     logs.into_iter().map(of_log).sum::<usize>() as u64
 }

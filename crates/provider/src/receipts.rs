@@ -248,8 +248,7 @@ impl Fetched {
             self.without_roots.remove(&block.number);
             self.from[from.index] += 1;
             if self.is_kept {
-                let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
-                self.held.add(from.node, "receipts", held::bytes_of(logs))?;
+                self.held.add(from.node, "receipts", held::bytes_of_receipts(&receipts))?;
                 self.kept.push((block.hash, receipts));
             }
         }

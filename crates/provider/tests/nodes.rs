@@ -335,6 +335,25 @@ fn an_operation_holds_no_more_than_it_may() {
 }
 
 #[test]
+fn receipts_without_logs_are_held_as_well() {
+    // A hundred and twenty receipts of no logs, in forty blocks whose filters say nothing.
+    let mut world = World::new();
+    (0..40).for_each(|_| world.mine(3));
+    let url = honest(&Chain::of(&world));
+    let unsound = ChainProfile::assumed("test", BloomSoundness::Unsound, ReceiptsScope::EveryLog);
+    let keeping = |bytes| {
+        let builder = provider(&[&url]).profile(unsound.clone()).keep_evidence();
+        builder.max_held(bytes).build().expect("it is set up")
+    };
+    let error = keeping(30_000).audit(&query()).expect_err("the receipts");
+    assert!(
+        matches!(error, FetchError::TooMuch { what: "receipts", limit: 30_000, .. }),
+        "{error:?}"
+    );
+    assert_eq!(keeping(60_000).audit(&query()).expect("audited").fetched.kept.len(), 40);
+}
+
+#[test]
 fn a_header_before_any_url_is_refused() {
     let refused = Provider::builder().header("X-Key: secret").url("http://127.0.0.1:1").build();
     assert_eq!(refused.err(), Some(BuildError::HeaderBeforeUrl));
