@@ -72,9 +72,9 @@ impl<'a> Tagged<'a> {
 /// What each node says of a tag.
 struct Heard<'a> {
     tagged: Tagged<'a>,
-    /// Why the first node did not answer that did not.
+    /// The first error of a node that gave no answer.
     failed: Option<FetchError>,
-    /// What the first node said that knows no such block.
+    /// The first error of a node that answered: it knows no such block.
     unknown: Option<FetchError>,
 }
 

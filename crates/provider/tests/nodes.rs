@@ -318,7 +318,10 @@ fn an_operation_holds_no_more_than_it_may() {
     // Five logs, of more than 300 and less than 400 bytes each.
     let url = honest(&Chain::of(&world(20)));
     let few = || provider(&[&url]).max_held(1_500);
-    let is_of = |what: &str, error: &FetchError| matches!(error, FetchError::TooMuch { what: found, limit: 1_500, .. } if *found == what);
+    let is_of = |what: &str, error: &FetchError| match error {
+        FetchError::TooMuch { what: found, limit, .. } => (*found, *limit) == (what, 1_500),
+        _ => false,
+    };
     let provider = few().build().expect("it is set up");
     match provider.logs(&query()) {
         Err(LogsError::Fetch(error)) => assert!(is_of("logs", &error), "{error:?}"),
