@@ -70,8 +70,3 @@ pub use bitcoin;
 pub use chainsieve_filter as filter;
 #[cfg(feature = "btc")]
 pub use secp256k1;
-
-/// The snippets of the README compile.
-#[cfg(all(doctest, feature = "btc"))]
-#[doc = include_str!("../README.md")]
-struct Readme;

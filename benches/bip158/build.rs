@@ -11,8 +11,9 @@ use chainsieve::btc::bip158::gcs::{self, GcsParams};
 use chainsieve::hash::SipKey;
 use chainsieve::simd::Backend;
 
-use crate::filters::{self, Random};
-use crate::timer::Report;
+use crate::filters;
+use testkit::Rng;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     elements(report, 5_000);
@@ -22,7 +23,7 @@ pub(crate) fn run(report: &mut Report) {
 /// Raw elements, all different.
 fn elements(report: &mut Report, count: usize) {
     let key = SipKey { k0: 158, k1: 157 };
-    let sets: Vec<_> = (0..16).map(|seed| Random(seed).scripts(count)).collect();
+    let sets: Vec<_> = (0..16).map(|seed| filters::scripts(&mut Rng::new(seed), count)).collect();
     let peer = || {
         let write = |set: &Vec<Vec<u8>>| {
             let mut bytes = Vec::new();

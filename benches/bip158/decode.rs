@@ -3,12 +3,13 @@
 
 use chainsieve::simd::Backend;
 
-use crate::filters::{self, Filter, Random};
-use crate::timer::Report;
+use crate::filters::{self, Filter};
+use testkit::Rng;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     for family in [filters::synthetic(), filters::block()] {
-        let mut random = Random(19);
+        let mut random = Rng::new(19);
         let mut values = Vec::new();
         let questions: Vec<(&Filter, Vec<Vec<u8>>)> = family
             .filters()
@@ -36,9 +37,9 @@ pub(crate) fn run(report: &mut Report) {
 }
 
 /// A script with a value after `last`: bitcoin reads all the others before it answers.
-fn script_behind(filter: &Filter, last: u64, random: &mut Random) -> Vec<u8> {
+fn script_behind(filter: &Filter, last: u64, random: &mut Rng) -> Vec<u8> {
     loop {
-        let script = random.taproot();
+        let script = filters::taproot(random);
         if filter.gcs().value(&script) > last {
             return script;
         }

@@ -5,8 +5,9 @@ use std::hint::black_box;
 use chainsieve::btc::bip158::{DecodedFilter, PreparedScripts};
 use chainsieve::simd::Backend;
 
-use crate::filters::{self, Family, Filter, Random};
-use crate::timer::Report;
+use crate::filters::{self, Family, Filter};
+use testkit::Rng;
+use testkit::timer::Report;
 
 /// What a wallet adds when it finds its last scripts used.
 const ADDED: usize = 20;
@@ -22,8 +23,8 @@ pub(crate) fn run(report: &mut Report) {
 
 /// Scripts that the filters do not contain, per script, against `bitcoin` from the bytes.
 fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) {
-    let mut random = Random(count as u64);
-    let questions = family.absent(questions, || random.scripts(count));
+    let mut random = Rng::new(count as u64);
+    let questions = family.absent(questions, || filters::scripts(&mut random, count));
     let per = count * questions.len();
     let mut decoded: Vec<DecodedFilter> = questions.iter().map(|q| decode(q.filter)).collect();
     let alone = || {
@@ -48,11 +49,11 @@ fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) 
 
 /// A set that grows by some scripts, which alone the filter is asked for.
 fn recovery(report: &mut Report, family: &Family) {
-    let mut random = Random(452);
-    let questions = family.absent(16, || random.scripts(ADDED));
+    let mut random = Rng::new(452);
+    let questions = family.absent(16, || filters::scripts(&mut random, ADDED));
     let decoded: Vec<DecodedFilter> = questions.iter().map(|q| decode(q.filter)).collect();
     for backend in Backend::available() {
-        let mut set: PreparedScripts = random.scripts(1_000).iter().collect();
+        let mut set: PreparedScripts = filters::scripts(&mut random, 1_000).iter().collect();
         let mut ours = || {
             let mut matching = 0;
             for (question, decoded) in questions.iter().zip(&decoded) {

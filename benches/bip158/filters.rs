@@ -8,6 +8,7 @@ use bitcoin::{Block, BlockHash, ScriptBuf};
 use chainsieve::btc::bip158::{
     Acceptance, BlockFilter, GcsFilter, GcsParams, PreparedScripts, filter_key, gcs,
 };
+use testkit::Rng;
 
 /// Filters of one kind: so many that the CPU cannot learn their branches by heart, as a client
 /// reads each filter once.
@@ -85,9 +86,9 @@ impl Family {
 /// Filters of 5,000 scripts.
 pub(crate) fn synthetic() -> Family {
     let filter = |seed| {
-        let mut random = Random(seed << 32);
-        let block_hash = BlockHash::from_byte_array(random.bytes());
-        let scripts = random.scripts(5_000);
+        let mut random = Rng::new(seed << 32);
+        let block_hash = BlockHash::from_byte_array(random.packed());
+        let scripts = scripts(&mut random, 5_000);
         let elements = scripts.iter().map(Vec::as_slice);
         let content = gcs::encode(GcsParams::BASIC, filter_key(&block_hash), elements);
         Filter::new(BlockFilter { block_hash, content: content.expect("few") })
@@ -123,43 +124,22 @@ pub(crate) fn raw_block() -> (u32, Vec<u8>) {
 /// A script for each input of a block, made up.
 pub(crate) fn spent_scripts(block: &Block, seed: u64) -> Vec<ScriptBuf> {
     let inputs = block.txdata.iter().skip(1).map(|tx| tx.input.len()).sum();
-    Random(seed).scripts(inputs).into_iter().map(ScriptBuf::from_bytes).collect()
+    scripts(&mut Rng::new(seed), inputs).into_iter().map(ScriptBuf::from_bytes).collect()
 }
 
-/// Numbers without a pattern, the same in every run.
-pub(crate) struct Random(pub(crate) u64);
+/// Scripts to look for, as many of each kind as wallets have: two fifths P2WPKH, a fifth each
+/// of P2TR, P2SH and P2PKH.
+pub(crate) fn scripts(random: &mut Rng, count: usize) -> Vec<Vec<u8>> {
+    let script = |_| match random.u64() % 5 {
+        0 | 1 => [&[0x00, 0x14], &random.packed::<20>()[..]].concat(),
+        2 => taproot(random),
+        3 => [&[0xa9, 0x14], &random.packed::<20>()[..], &[0x87]].concat(),
+        _ => [&[0x76, 0xa9, 0x14], &random.packed::<20>()[..], &[0x88, 0xac]].concat(),
+    };
+    (0..count).map(script).collect()
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
-        let mut bytes = [0; N];
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
-        }
-        bytes
-    }
-
-    /// Scripts to look for, as many of each kind as wallets have: two fifths P2WPKH, a fifth each
-    /// of P2TR, P2SH and P2PKH.
-    pub(crate) fn scripts(&mut self, count: usize) -> Vec<Vec<u8>> {
-        let script = |_| match self.next() % 5 {
-            0 | 1 => [&[0x00, 0x14], &self.bytes::<20>()[..]].concat(),
-            2 => self.taproot(),
-            3 => [&[0xa9, 0x14], &self.bytes::<20>()[..], &[0x87]].concat(),
-            _ => [&[0x76, 0xa9, 0x14], &self.bytes::<20>()[..], &[0x88, 0xac]].concat(),
-        };
-        (0..count).map(script).collect()
-    }
-
-    /// A P2TR script.
-    pub(crate) fn taproot(&mut self) -> Vec<u8> {
-        [&[0x51, 0x20], &self.bytes::<32>()[..]].concat()
-    }
+/// A P2TR script.
+pub(crate) fn taproot(random: &mut Rng) -> Vec<u8> {
+    [&[0x51, 0x20], &random.packed::<32>()[..]].concat()
 }

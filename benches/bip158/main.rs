@@ -2,10 +2,6 @@
 //!
 //! `cargo bench --bench bip158 -- [--quick] [--json FILE] [PART …]`
 
-#[path = "../timer/mod.rs"]
-#[expect(dead_code, reason = "data of full size is the index's")]
-mod timer;
-
 mod build;
 mod decode;
 mod decoded;
@@ -14,7 +10,7 @@ mod matching;
 mod rescan;
 
 fn main() {
-    let mut report = timer::Report::from_args();
+    let mut report = testkit::timer::Report::from_args();
     if report.wants("match") {
         matching::run(&mut report);
     }

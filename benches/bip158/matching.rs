@@ -5,8 +5,9 @@ use std::hint::black_box;
 use chainsieve::btc::bip158::{Matcher, PreparedScripts};
 use chainsieve::simd::Backend;
 
-use crate::filters::{self, Family, Random};
-use crate::timer::Report;
+use crate::filters::{self, Family};
+use testkit::Rng;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     for family in [filters::synthetic(), filters::block()] {
@@ -29,8 +30,8 @@ pub(crate) fn run(report: &mut Report) {
 
 /// `match_any` of scripts prepared before.
 fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) {
-    let mut random = Random(count as u64);
-    let questions = family.absent(questions, || random.scripts(count));
+    let mut random = Rng::new(count as u64);
+    let questions = family.absent(questions, || filters::scripts(&mut random, count));
     for backend in Backend::available() {
         let mut matcher = Matcher::new(backend);
         let mut ours = || {
@@ -49,8 +50,9 @@ fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) 
 
 /// P2TR scripts new for each block, as a silent payments wallet has them: prepared and asked.
 fn fresh(report: &mut Report, family: &Family, count: usize) {
-    let mut random = Random(352);
-    let questions = family.absent(64, || (0..count).map(|_| random.taproot()).collect());
+    let mut random = Rng::new(352);
+    let questions =
+        family.absent(64, || (0..count).map(|_| filters::taproot(&mut random)).collect());
     for backend in Backend::available() {
         let mut matcher = Matcher::new(backend);
         let mut prepared = PreparedScripts::new();

@@ -9,8 +9,9 @@ use chainsieve::btc::bip158::scan::{Commitment, Cursor, FilterItem, Scan};
 use chainsieve::btc::bip158::{BlockFilter, GcsParams, filter_key, gcs};
 use chainsieve::simd::Backend;
 
-use crate::filters::Random;
-use crate::timer::Report;
+use crate::filters;
+use testkit::Rng;
+use testkit::timer::Report;
 
 /// The elements of a full block's filter: 26 kB.
 const ELEMENTS: usize = 10_000;
@@ -23,7 +24,7 @@ pub(crate) fn run(report: &mut Report) {
     let bytes: usize = filters.iter().map(|filter| filter.content.len()).sum();
     println!("# {} filters of {} bytes", filters.len(), bytes / filters.len());
     for count in [10, 1_000, 100_000] {
-        let scripts = Random(count as u64).scripts(count);
+        let scripts = filters::scripts(&mut Rng::new(count as u64), count);
         compare(report, &filters, &scripts);
         for verified in [false, true] {
             let item = |(index, filter)| item(index, filter, verified.then(|| commitments[index]));
@@ -130,10 +131,10 @@ fn compare(report: &mut Report, filters: &[BlockFilter], scripts: &[Vec<u8>]) {
 fn filters(count: usize) -> Vec<BlockFilter> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let part = |thread: usize| {
-        let mut random = Random(158 + thread as u64);
+        let mut random = Rng::new(158 + thread as u64);
         let filter = |_| {
-            let block_hash = BlockHash::from_byte_array(random.bytes());
-            let elements: Vec<[u8; 8]> = (0..ELEMENTS).map(|_| random.bytes()).collect();
+            let block_hash = BlockHash::from_byte_array(random.packed());
+            let elements: Vec<[u8; 8]> = (0..ELEMENTS).map(|_| random.packed()).collect();
             let elements = elements.iter().map(<[u8; 8]>::as_slice);
             let content = gcs::encode(GcsParams::BASIC, filter_key(&block_hash), elements);
             BlockFilter { block_hash, content: content.expect("few") }

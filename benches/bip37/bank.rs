@@ -5,9 +5,10 @@ use bitcoin::{Block, Transaction};
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, FilterBank, UpdateMode};
 use chainsieve::simd::Backend;
 
-use crate::element::{Random, half_full, ours};
+use crate::element::{half_full, ours};
 use crate::plain::{Extracted, PlainFilter};
-use crate::timer::Report;
+use testkit::Rng;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     let heights: &[u32] = if report.is_quick() { &[413_567] } else { &[413_567, 702_861] };
@@ -31,7 +32,7 @@ fn relay(report: &mut Report, height: u32, raw: &[u8]) {
     let count: usize = elements.iter().map(Elements::num_elements).sum();
     println!("# block {height}: {num_transactions} transactions, {count} elements");
 
-    let mut random = Random(13);
+    let mut random = Rng::new(13);
     let filters: Vec<PlainFilter> = (0..num_filters).map(|_| thousand(&mut random)).collect();
     println!(
         "# {num_filters} filters of {} B, k = {}, all update",
@@ -72,7 +73,7 @@ fn large(report: &mut Report, height: u32, raw: &[u8]) {
     let elements = BlockElements::from_raw(raw).expect("a block of the corpus");
     let extracted = Extracted::new(&block);
     println!("# block {height}: {} elements", extracted.num_elements());
-    let mut random = Random(17);
+    let mut random = Rng::new(17);
     let mut theirs: Vec<PlainFilter> =
         (0..num_filters).map(|_| half_full(17, &mut random).1).collect();
     for backend in Backend::available() {
@@ -118,8 +119,8 @@ fn alone(block: &Block, transaction: &Transaction) -> Extracted {
 }
 
 /// A filter sized for 1,000 elements at 1e-4, with 1,000 of them in.
-fn thousand(random: &mut Random) -> PlainFilter {
-    let tweak = u32::try_from(random.next() >> 32).expect("32 bits");
+fn thousand(random: &mut Rng) -> PlainFilter {
+    let tweak = u32::try_from(random.u64() >> 32).expect("32 bits");
     let mut filter = BloomFilter::new(1_000, 1e-4, tweak, UpdateMode::None).expect("sized");
     (0..1_000).for_each(|_| filter.insert(&random.bytes(20)));
     PlainFilter { data: filter.data().to_vec(), hash_funcs: filter.hash_funcs(), tweak }

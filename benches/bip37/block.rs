@@ -7,9 +7,10 @@ use bitcoin::consensus::deserialize;
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, UpdateMode};
 use chainsieve::simd::Backend;
 
-use crate::element::{Random, half_full, ours};
+use crate::element::{half_full, ours};
 use crate::plain::{Extracted, PlainFilter};
-use crate::timer::Report;
+use testkit::Rng;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     let heights: &[u32] = if report.is_quick() { &[413_567] } else { &[413_567, 702_861] };
@@ -27,7 +28,7 @@ fn block(report: &mut Report, height: u32, raw: &[u8]) {
     println!("# block {height}: {} transactions, {count} elements", block.txdata.len());
 
     // Several filters each: what a branch predictor learns of one does not help with the next.
-    let mut random = Random(11);
+    let mut random = Rng::new(11);
     let cases: [(&str, Vec<PlainFilter>); 3] = [
         ("36,000 B half full, k = 10", (0..4).map(|_| half_full(10, &mut random).1).collect()),
         ("36,000 B half full, k = 17", (0..4).map(|_| half_full(17, &mut random).1).collect()),
@@ -80,7 +81,7 @@ fn block(report: &mut Report, height: u32, raw: &[u8]) {
 }
 
 /// A filter sized for 1,000 elements at 1e-4, with 1,000 of them in.
-fn thousand(random: &mut Random) -> PlainFilter {
+fn thousand(random: &mut Rng) -> PlainFilter {
     let mut filter = BloomFilter::new(1_000, 1e-4, 99, UpdateMode::None).expect("sized");
     (0..1_000).for_each(|_| filter.insert(&random.bytes(20)));
     PlainFilter {

@@ -5,26 +5,11 @@ use chainsieve::btc::bip37::BloomFilter;
 use chainsieve::simd::Backend;
 
 use crate::plain::PlainFilter;
-use crate::timer::Report;
-
-/// A generator of test data (`SplitMix64`).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next().to_le_bytes()[7]).collect()
-    }
-}
+use testkit::Rng;
+use testkit::timer::Report;
 
 /// A filter of 36,000 bytes, half full, in both forms.
-pub(crate) fn half_full(hash_funcs: u32, random: &mut Random) -> (BloomFilter, PlainFilter) {
+pub(crate) fn half_full(hash_funcs: u32, random: &mut Rng) -> (BloomFilter, PlainFilter) {
     let data = random.bytes(36_000);
     let tweak = 0x1234_5678;
     let plain = PlainFilter { data, hash_funcs, tweak };
@@ -48,7 +33,7 @@ pub(crate) fn ours(plain: &PlainFilter, flags: u8) -> BloomFilter {
 pub(crate) fn run(report: &mut Report) {
     // Of a few thousand, a branch predictor learns where each one ends.
     let count = 200_000;
-    let mut random = Random(7);
+    let mut random = Rng::new(7);
     for length in [20, 36] {
         let absent: Vec<Vec<u8>> = (0..count).map(|_| random.bytes(length)).collect();
         for hash_funcs in [10, 17] {
@@ -102,7 +87,7 @@ pub(crate) fn run(report: &mut Report) {
 }
 
 /// The one other crate that has BIP37's `contains` and `add`.
-fn chain_gang(report: &mut Report, random: &mut Random) {
+fn chain_gang(report: &mut Report, random: &mut Rng) {
     let elements: Vec<Vec<u8>> = (0..4_096).map(|_| random.bytes(20)).collect();
     let empty = PlainFilter { data: vec![0; 36_000], hash_funcs: 17, tweak: 0x1234_5678 };
     let mut ours = ours(&empty, 0);

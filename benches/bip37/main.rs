@@ -3,10 +3,6 @@
 //!
 //! `cargo bench --bench bip37 -- [--quick] [--json FILE] [PART …]`
 
-#[path = "../timer/mod.rs"]
-#[expect(dead_code, reason = "data of full size is the index's")]
-mod timer;
-
 mod bank;
 mod block;
 mod element;
@@ -14,7 +10,7 @@ mod merkle;
 mod plain;
 
 fn main() {
-    let mut report = timer::Report::from_args();
+    let mut report = testkit::timer::Report::from_args();
     if report.wants("element") {
         element::run(&mut report);
     }

@@ -4,7 +4,7 @@ use bitcoin::consensus::serialize;
 use bitcoin::{MerkleBlock as BitcoinMerkleBlock, Txid};
 use chainsieve::btc::bip37::{BlockElements, MerkleBlock};
 
-use crate::timer::Report;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     let (_, raw) = &crate::blocks(&[702_861])[0];

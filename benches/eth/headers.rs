@@ -7,7 +7,7 @@ use chainsieve::simd::Backend;
 use std::hint::black_box;
 
 use crate::keccak::headers;
-use crate::timer::Report;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     let (_, headers) = headers().remove(0);

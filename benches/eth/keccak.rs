@@ -7,7 +7,7 @@ use alloy_primitives::B256;
 use chainsieve::hash::{keccak256, keccak256_each};
 use chainsieve::simd::Backend;
 
-use crate::timer::Report;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     let headers = headers();

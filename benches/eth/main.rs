@@ -2,10 +2,6 @@
 //!
 //! `cargo bench --bench eth -- [--quick] [--json FILE] [PART …]`
 
-#[path = "../timer/mod.rs"]
-#[expect(dead_code, reason = "data of full size is the index's")]
-mod timer;
-
 mod headers;
 mod keccak;
 mod query_sets;
@@ -14,7 +10,7 @@ mod scan;
 mod watches;
 
 fn main() {
-    let mut report = timer::Report::from_args();
+    let mut report = testkit::timer::Report::from_args();
     if report.wants("keccak") {
         keccak::run(&mut report);
     }

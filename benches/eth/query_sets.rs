@@ -5,15 +5,16 @@ use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::eth::scan::QuerySet;
 use chainsieve::simd::Backend;
 
-use crate::scan::{Random, as_alloy, positions};
-use crate::timer::Report;
+use crate::scan::{as_alloy, blooms, positions};
+use testkit::Rng;
+use testkit::timer::Report;
 
 const PAIRS: usize = 1_000;
 
 pub(crate) fn run(report: &mut Report) {
     let count = if report.is_quick() { 2_048 } else { 16_384 };
-    let mut random = Random(3);
-    let blooms = random.blooms(count, 30, 50);
+    let mut random = Rng::new(3);
+    let blooms = blooms(&mut random, count, 30, 50);
     let theirs = as_alloy(&blooms);
     let pairs: Vec<_> = (0..PAIRS).map(|_| (random.address(), random.word())).collect();
     let filter = |&(address, topic)| Filter::new().address(address).event_signature(topic);

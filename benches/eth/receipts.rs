@@ -7,7 +7,7 @@ use alloy_rlp::Decodable as _;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
 
-use crate::timer::Report;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     for block in blocks() {

@@ -1,54 +1,29 @@
 //! One query over many filters.
 
-use alloy_primitives::{Address, B256, Bloom, BloomInput};
+use alloy_primitives::{Address, Bloom, BloomInput};
 use alloy_rpc_types_eth::Filter;
 use chainsieve::eth::bloom;
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::eth::scan::{Scanner, candidates};
 use chainsieve::simd::Backend;
 
-use crate::timer::Report;
+use testkit::Rng;
+use testkit::timer::Report;
 
-/// splitmix64.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(end).expect("64 bits")).expect("below")
-    }
-
-    pub(crate) fn word(&mut self) -> B256 {
-        let words: [u64; 4] = std::array::from_fn(|_| self.next());
-        B256::from_slice(words.map(u64::to_le_bytes).as_flattened())
-    }
-
-    pub(crate) fn address(&mut self) -> Address {
-        Address::from_word(self.word())
-    }
-
-    /// Filters of which `least` to `most` percent of the bits are set.
-    pub(crate) fn blooms(&mut self, count: usize, least: usize, most: usize) -> Vec<[u8; 256]> {
-        let bloom = |_| {
-            let ones = (least + self.below(most - least + 1)) * 2048 / 100;
-            let (mut bloom, mut set) = ([0_u8; 256], 0);
-            while set < ones {
-                let bit = self.below(2048);
-                let (byte, mask) = (bit / 8, 1 << (bit % 8));
-                set += usize::from(bloom[byte] & mask == 0);
-                bloom[byte] |= mask;
-            }
-            bloom
-        };
-        (0..count).map(bloom).collect()
-    }
+/// Filters of which `least` to `most` percent of the bits are set.
+pub(crate) fn blooms(random: &mut Rng, count: usize, least: usize, most: usize) -> Vec<[u8; 256]> {
+    let bloom = |_| {
+        let ones = (least + random.below(most - least + 1)) * 2048 / 100;
+        let (mut bloom, mut set) = ([0_u8; 256], 0);
+        while set < ones {
+            let bit = random.below(2048);
+            let (byte, mask) = (bit / 8, 1 << (bit % 8));
+            set += usize::from(bloom[byte] & mask == 0);
+            bloom[byte] |= mask;
+        }
+        bloom
+    };
+    (0..count).map(bloom).collect()
 }
 
 /// The same filters as alloy's type.
@@ -62,8 +37,8 @@ pub(crate) fn positions<T: AsRef<[u8]>>(values: &[T]) -> Vec<bloom::BitPositions
 
 pub(crate) fn run(report: &mut Report) {
     let count = if report.is_quick() { 100_000 } else { 1_000_000 };
-    let mut random = Random(1);
-    let blooms = random.blooms(count, 30, 50);
+    let mut random = Rng::new(1);
+    let blooms = blooms(&mut random, count, 30, 50);
     let theirs = as_alloy(&blooms);
     println!("# {count} filters, 30 to 50 % full");
     report.figure("reading every word of the filters, per filter", count, || {
@@ -79,7 +54,7 @@ pub(crate) fn run(report: &mut Report) {
 }
 
 /// An address and a topic: six bits.
-fn six_bits(report: &mut Report, blooms: &[[u8; 256]], theirs: &[Bloom], random: &mut Random) {
+fn six_bits(report: &mut Report, blooms: &[[u8; 256]], theirs: &[Bloom], random: &mut Rng) {
     let mut query = |wanted: &dyn Fn(&[usize; 4]) -> bool| {
         loop {
             let (address, topic) = (random.address(), random.word());
@@ -122,12 +97,12 @@ fn six_bits(report: &mut Report, blooms: &[[u8; 256]], theirs: &[Bloom], random:
 }
 
 /// 1,000 addresses, alone and with a topic.
-fn many_addresses(report: &mut Report, random: &mut Random) {
+fn many_addresses(report: &mut Report, random: &mut Rng) {
     let count = if report.is_quick() { 10_000 } else { 40_000 };
     let addresses: Vec<Address> = (0..1_000).map(|_| random.address()).collect();
     let topic = random.word();
     for (fill, least, most) in [("3 to 10 %", 3, 10), ("30 to 50 %", 30, 50)] {
-        let blooms = random.blooms(count, least, most);
+        let blooms = blooms(random, count, least, most);
         let theirs = as_alloy(&blooms);
         for (name, topics) in [("", vec![]), (" and a topic", vec![topic])] {
             let mut filter = Filter::new().address(addresses.clone());

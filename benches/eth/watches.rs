@@ -8,16 +8,17 @@ use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::eth::scan::WatchList;
 use chainsieve::simd::Backend;
 
-use crate::scan::{Random, as_alloy, positions};
-use crate::timer::Report;
+use crate::scan::{as_alloy, blooms, positions};
+use testkit::Rng;
+use testkit::timer::Report;
 
 const WATCHES: usize = 10_000;
 
 pub(crate) fn run(report: &mut Report) {
-    let mut random = Random(2);
+    let mut random = Rng::new(2);
     for (fill, least, most) in [("3 to 10 %", 3, 10), ("30 to 50 %", 30, 50)] {
         // Several, so that no branch is learnt by heart.
-        let blooms = random.blooms(16, least, most);
+        let blooms = blooms(&mut random, 16, least, most);
         let theirs = as_alloy(&blooms);
         for (name, with_topic) in [("address", false), ("address and topic", true)] {
             let (mut filters, mut queries) = (Vec::new(), Vec::new());

@@ -13,7 +13,7 @@
 use alloy_primitives::{Address, B256, b256};
 use chainsieve::eth::bloom::{self, BitPositions};
 
-use crate::random::Random;
+use testkit::Rng;
 
 /// What a filter is.
 pub(crate) type Filter = [u8; 256];
@@ -82,7 +82,7 @@ impl Chain {
             until += millions / all;
             (whole(until * blocks as f64), draws(*fill))
         });
-        let mut random = Random(7);
+        let mut random = Rng::new(7);
         let hot = std::array::from_fn(|rank| match rank {
             1 => bloom::positions(TRANSFER.as_slice()),
             _ => bloom::positions(random.word().as_slice()),
@@ -109,7 +109,7 @@ impl Chain {
     /// One of every few blocks, and the log in it: in the middle half of the chain every other
     /// time the first log, else the others by turns.
     fn place(&self, nth: usize) -> (usize, usize) {
-        let random = Random(nth as u64).next() as usize;
+        let random = Rng::new(nth as u64).u64() as usize;
         let block = nth * PLANTED + random % PLANTED;
         let is_first = nth.is_multiple_of(2) && block.abs_diff(self.blocks / 2) < self.blocks / 4;
         (block, if is_first { 0 } else { 1 + nth % (self.planted.len() - 1) })
@@ -137,9 +137,9 @@ impl Chain {
 
     /// The filters of one stretch.
     fn fill(&self, nth: usize, filters: &mut [Filter]) {
-        let mut random = Random(nth as u64 * 0x5851_f42d_4c95_7f2d + 1);
+        let mut random = Rng::new(nth as u64 * 0x5851_f42d_4c95_7f2d + 1);
         for (block, filter) in (nth * STRETCH..).zip(filters) {
-            let seed = random.next();
+            let seed = random.u64();
             if seed.is_multiple_of(300_000) {
                 *filter = [0xff; 256]; // says nothing
                 continue;
@@ -148,7 +148,7 @@ impl Chain {
             let (_, draws) = era.or(self.eras.last()).expect("eras");
             let generation = (block * GENERATIONS / self.blocks) as u64;
             for _ in 0..draws[seed as usize / 512 % SPREAD] {
-                accrue(filter, self.value(random.next(), generation));
+                accrue(filter, self.value(random.u64(), generation));
             }
             let (place, log) = self.place(block / PLANTED);
             if place == block {

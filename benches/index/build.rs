@@ -14,7 +14,7 @@ use chainsieve::simd::Backend;
 
 use crate::blooms::Filter;
 use crate::store::link;
-use crate::timer::Report;
+use testkit::timer::Report;
 
 /// Headers of a section, which are turned together.
 const SECTION: usize = 8_192;

@@ -10,7 +10,7 @@ use crate::blooms::Chain;
 use crate::mapped::Segments;
 use crate::query::cases;
 use crate::store::Store;
-use crate::timer::Report;
+use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report, chain: &Chain, store: &Store) {
     if !evicts(store) {

@@ -24,20 +24,16 @@
     reason = "shares of what is counted, and a made-up chain"
 )]
 
-#[path = "../timer/mod.rs"]
-mod timer;
-
 mod blooms;
 mod build;
 mod cold;
 mod mapped;
 mod query;
-mod random;
 mod store;
 
 use blooms::Chain;
 use store::Store;
-use timer::Report;
+use testkit::timer::Report;
 
 fn main() {
     let mut report = Report::from_args();

@@ -12,7 +12,7 @@ use chainsieve::simd::Backend;
 use crate::blooms::{Chain, Filter, TRANSFER};
 use crate::mapped::{Segments, stream};
 use crate::store::Store;
-use crate::timer::Report;
+use testkit::timer::Report;
 
 /// A query.
 pub(crate) struct Case {

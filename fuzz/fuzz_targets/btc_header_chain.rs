@@ -8,11 +8,7 @@ use chainsieve::bitcoin;
 use chainsieve::btc::headers::{ChainEvent, HeaderChain};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/support/regtest_headers.rs"]
-#[expect(dead_code, reason = "whole branches are not needed")]
-mod regtest_headers;
-
-use regtest_headers::{genesis, mine};
+use testkit::btc::regtest::{genesis, mine};
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(chain) = HeaderChain::decode(data) {

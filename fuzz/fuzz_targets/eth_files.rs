@@ -11,9 +11,10 @@ use chainsieve::eth::files::{
 };
 use chainsieve::eth::receipts::BlockReceipts;
 use libfuzzer_sys::fuzz_target;
+use testkit::allocation::{Counting, requested_by};
 
-#[path = "../../tests/hostile/allocation.rs"]
-mod allocation;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Bytes of memory for each byte that is read, those given back included, and on top: buffers.
 const FACTOR: usize = 60;
@@ -34,7 +35,7 @@ impl Read for Pieces<'_> {
 }
 
 fn bounded<T>(length: usize, factor: usize, f: impl FnOnce() -> T) -> T {
-    let (result, requested) = allocation::requested_by(f);
+    let (result, requested) = requested_by(f);
     assert!(requested <= factor * length + FIXED, "{requested} bytes for {length}");
     result
 }

@@ -4,17 +4,6 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/support/fuzzed_protocol.rs"]
-mod fuzzed_protocol;
-#[path = "../../tests/support/rng.rs"]
-#[expect(dead_code, reason = "shared, and not all of it is used here")]
-mod rng;
-#[path = "../../tests/filter_sync/scripts.rs"]
-mod scripts;
-#[path = "../../tests/filter_sync/world.rs"]
-#[expect(dead_code, reason = "shared, and not all of it is used here")]
-mod world;
-
 fuzz_target!(|steps: &[u8]| {
-    let _ = fuzzed_protocol::sync_keeps_its_word(steps);
+    let _ = testkit::btc::fuzzed_sync::sync_keeps_its_word(steps);
 });

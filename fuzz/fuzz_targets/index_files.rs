@@ -55,31 +55,31 @@ fn reseal_segment(bytes: &mut [u8]) {
 
 fuzz_target!(|data: &[u8]| {
     // Patches of five bytes: which file and where, then what.
-    let (mut manifest, mut segment, mut tail) = (MANIFEST.to_vec(), SEGMENT.to_vec(), TAIL.to_vec());
+    let (mut manifest, mut segment, mut tail) =
+        (MANIFEST.to_vec(), SEGMENT.to_vec(), TAIL.to_vec());
     let (asked, patches) = data.split_at(data.len().min(24));
     for patch in patches.chunks_exact(5) {
         let at = u32::from_le_bytes([patch[0], patch[1], patch[2], 0]) as usize;
-        let file = [&mut manifest, &mut segment, &mut tail][usize::from(patch[3] % 3)].as_mut_slice();
+        let file =
+            [&mut manifest, &mut segment, &mut tail][usize::from(patch[3] % 3)].as_mut_slice();
         let length = file.len();
         file[at % length] = patch[4];
     }
     reseal_segment(&mut segment);
     reseal(&mut manifest, 0..64 + 4, &[]);
-    let files = [
-        ("manifest", manifest),
-        ("00000000-01.segment", segment),
-        ("0000000000000001.tail", tail),
-    ];
+    let files =
+        [("manifest", manifest), ("00000000-01.segment", segment), ("0000000000000001.tail", tail)];
     let Ok(index) = Index::open(Files(files.into())) else { return };
     let Some(blocks) = index.numbers() else { return };
     let words: Vec<u16> =
         asked.as_chunks::<2>().0.iter().map(|word| u16::from_le_bytes(*word) & 0x7ff).collect();
     let values: Vec<BitPositions> = words.as_chunks::<3>().0.to_vec();
     let (single, several) = values.split_at(values.len().min(1));
-    let clauses = [single.to_vec(), several.to_vec()].into_iter().filter(|clause| !clause.is_empty());
+    let clauses =
+        [single.to_vec(), several.to_vec()].into_iter().filter(|clause| !clause.is_empty());
     let query = CompiledQuery::new(clauses.collect());
-    let mut answers = Backend::available()
-        .map(|backend| index.candidates(backend, &query, blocks.clone()));
+    let mut answers =
+        Backend::available().map(|backend| index.candidates(backend, &query, blocks.clone()));
     let first = answers.next().expect("a backend");
     for answer in answers {
         match (&first, answer) {

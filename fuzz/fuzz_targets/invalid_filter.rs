@@ -9,11 +9,7 @@ use chainsieve::btc::bip158::BlockFilter;
 use chainsieve::btc::bip158::audit::{Evidence, InvalidFilter};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/naive_gcs/mod.rs"]
-#[expect(dead_code, reason = "sets are only read here")]
-mod naive_gcs;
-
-use naive_gcs::Coding;
+use testkit::btc::naive_gcs::Coding;
 
 fuzz_target!(|data: &[u8]| {
     let network = Network::Bitcoin;

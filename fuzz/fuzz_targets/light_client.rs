@@ -19,8 +19,18 @@ use chainsieve::btc::peer::PeerId;
 use libfuzzer_sys::fuzz_target;
 
 const COMMANDS: [&str; 12] = [
-    "headers", "inv", "block", "tx", "merkleblock", "notfound", "cfheaders", "cfilter", "cfcheckpt",
-    "getdata", "reject", "feefilter",
+    "headers",
+    "inv",
+    "block",
+    "tx",
+    "merkleblock",
+    "notfound",
+    "cfheaders",
+    "cfilter",
+    "cfcheckpt",
+    "getdata",
+    "reject",
+    "feefilter",
 ];
 /// A time after that of every header of a test network.
 const NOW: Duration = Duration::from_secs(1_700_000_000);

@@ -12,12 +12,8 @@ use chainsieve::btc::bip37::{BloomFilter, Elements, MatchReason};
 use chainsieve::simd::Backend;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/slow_bip37/mod.rs"]
-#[expect(dead_code, reason = "whole blocks and trees are not needed")]
-mod slow_bip37;
-
-use slow_bip37::script::non_empty_pushes;
-use slow_bip37::{Reason, SlowFilter, outpoint_bytes};
+use testkit::btc::slow_bip37::script::non_empty_pushes;
+use testkit::btc::slow_bip37::{Reason, SlowFilter, outpoint_bytes};
 
 /// Reads the input as parameters; zeros once it is used up.
 struct Input<'a>(&'a [u8]);

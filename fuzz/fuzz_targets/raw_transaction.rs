@@ -6,11 +6,7 @@ use bitcoin::{Transaction, consensus};
 use chainsieve::btc::bip37::{BloomFilter, Elements};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/slow_bip37/mod.rs"]
-#[expect(dead_code, reason = "whole blocks and trees are not needed")]
-mod slow_bip37;
-
-use slow_bip37::SlowFilter;
+use testkit::btc::slow_bip37::SlowFilter;
 
 fuzz_target!(|raw: &[u8]| {
     match (Elements::from_raw_transaction(raw), consensus::deserialize::<Transaction>(raw)) {

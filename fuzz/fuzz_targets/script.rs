@@ -4,11 +4,7 @@
 use chainsieve::btc::script::{ScriptType, ops, pushes};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/slow_bip37/mod.rs"]
-#[expect(dead_code, reason = "only the script reader is needed")]
-mod slow_bip37;
-
-use slow_bip37::script::{Template, is_well_formed, non_empty_pushes, template};
+use testkit::btc::slow_bip37::script::{Template, is_well_formed, non_empty_pushes, template};
 
 fuzz_target!(|script: &[u8]| {
     assert_eq!(pushes(script).collect::<Vec<_>>(), non_empty_pushes(script));

@@ -12,9 +12,9 @@ use chainsieve::eth::log_query::{BlockTag, LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 
 use crate::naive::Naive;
-use crate::rng::Rng;
-use crate::runs::{self, Run};
 use crate::synthetic::{self, log, plan};
+use testkit::Rng;
+use testkit::eth::audit_runs::{self, Run};
 
 fn three() -> Run {
     let with = |data| plan(&[&[log(1, &[7], data)], &[log(1, &[7, 9], data)]]);
@@ -153,7 +153,7 @@ fn certified(
     let answer: Vec<_> = run.blocks.iter().flat_map(|block| block.logs.clone()).collect();
     let question = run.question(query, &anchors, profile);
     let report = run.audit_question(question, &answer);
-    let views: Vec<_> = run.blocks.iter().map(runs::Block::view).collect();
+    let views: Vec<_> = run.blocks.iter().map(audit_runs::Block::view).collect();
     let certificate = Certificate::from_report(&question, &report, &answer).expect("no findings");
     (certificate.with_headers(&views), answer)
 }

@@ -13,7 +13,7 @@ use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use serde_json::Value;
 
 use crate::naive::{self, Naive};
-use crate::runs::{self, Run};
+use testkit::eth::audit_runs::{self, Run};
 
 struct Issued {
     run: Run,
@@ -52,7 +52,7 @@ impl Issued {
     }
 
     fn full(&self) -> Certificate {
-        let views: Vec<_> = self.run.blocks.iter().map(runs::Block::view).collect();
+        let views: Vec<_> = self.run.blocks.iter().map(audit_runs::Block::view).collect();
         let bare = self.bare().with_headers(&views);
         self.examined().iter().fold(bare, |certificate, number| {
             let block = self.run.block(*number);
@@ -68,7 +68,7 @@ fn usdt_transfers() -> Issued {
             "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
         )]],
     };
-    Issued::new(runs::fixture_pair(), &naive)
+    Issued::new(audit_runs::fixture_pair(), &naive)
 }
 
 #[test]
@@ -319,12 +319,12 @@ fn members_are_all_there_once_and_known() {
     ));
     // Needless receipts are a claim that nothing checks.
     let fewer = Issued::new(
-        runs::fixture_pair(),
+        audit_runs::fixture_pair(),
         &Naive { addresses: vec![alloy_primitives::Address::ZERO; 1], topics: vec![] },
     );
     assert!(fewer.examined().is_empty(), "{:?}", fewer.examined());
     let block = &fewer.run.blocks[0];
-    let views = fewer.run.blocks.iter().map(runs::Block::view).collect::<Vec<_>>();
+    let views = fewer.run.blocks.iter().map(audit_runs::Block::view).collect::<Vec<_>>();
     let needless = fewer.bare().with_headers(&views).with_receipts(block.hash, &block.receipts);
     assert_eq!(
         needless.verify(&fewer.trust(), None, |_, _| None, None),
@@ -351,7 +351,7 @@ fn hostile_texts_are_errors() {
 #[test]
 fn every_run_of_the_corpus_is_certified() {
     let mut complete = BTreeMap::new();
-    for run in runs::corpus() {
+    for run in audit_runs::corpus() {
         let queries = naive::drawn(&run, 4);
         let first = run.first();
         let mut run = Some(run);

@@ -12,8 +12,8 @@ use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 
 use crate::naive::Naive;
-use crate::runs::{self, Run};
 use crate::synthetic::{self, log, plan};
+use testkit::eth::audit_runs::{self, Run};
 
 fn kinds(findings: &[Finding]) -> Vec<&FindingKind> {
     findings.iter().map(|finding| &finding.kind).collect()
@@ -345,7 +345,7 @@ fn transaction_hashes_are_bound_by_transactions_alone() {
 
 #[test]
 fn the_evidence_of_an_omission_holds_for_nothing_else() {
-    let run = runs::fixture_pair();
+    let run = audit_runs::fixture_pair();
     let naive = Naive::default();
     let (query, truth) = (naive.query(&run), naive.answer(&run));
     let answer: Vec<_> = truth.iter().filter(|log| log.log_index != 40).cloned().collect();

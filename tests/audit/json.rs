@@ -18,9 +18,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::naive::Naive;
-use crate::rng::Rng;
-use crate::runs::{self, reread};
 use crate::synthetic::{self, log, plan};
+use testkit::Rng;
+use testkit::eth::audit_runs::{self, reread};
 
 /// A log, and the same as a node writes it.
 fn located() -> (LocatedLog, Value) {
@@ -492,7 +492,7 @@ fn a_report_of_a_giant_range_is_read_at_once() {
 
 #[test]
 fn evidence_that_was_stored_is_verified_again() {
-    let run = runs::fixture_pair();
+    let run = audit_runs::fixture_pair();
     let naive = Naive::default();
     let mut answer = naive.answer(&run);
     answer.remove(20);
@@ -512,13 +512,13 @@ fn evidence_that_was_stored_is_verified_again() {
 
 #[test]
 fn a_certificate_has_one_form() {
-    let run = runs::fixture_pair();
+    let run = audit_runs::fixture_pair();
     let naive = Naive { addresses: vec![Address::ZERO], ..Naive::default() };
     let (query, answer) = (naive.query(&run), naive.answer(&run));
     let (anchors, profile) = ([run.tip()], ChainProfile::ethereum());
     let question = run.question(&query, &anchors, &profile);
     let report = run.audit_question(question, &answer);
-    let views: Vec<_> = run.blocks.iter().map(runs::Block::view).collect();
+    let views: Vec<_> = run.blocks.iter().map(audit_runs::Block::view).collect();
     let certificate = Certificate::from_report(&question, &report, &answer)
         .unwrap()
         .with_headers(&views)

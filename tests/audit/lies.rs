@@ -8,7 +8,7 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::Semantics;
 
 use crate::naive::{self, Naive};
-use crate::runs::{self, Run};
+use testkit::eth::audit_runs::{self, Run};
 
 /// A finding, as far as a lie determines it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -317,13 +317,13 @@ fn all_lies(run: &Run, queries: usize, one_by_one: usize, at_once: usize) -> usi
 
 #[test]
 fn every_lie_about_the_fixtures_is_found() {
-    let lies = all_lies(&runs::fixture_pair(), 24, 30, 64);
+    let lies = all_lies(&audit_runs::fixture_pair(), 24, 30, 64);
     assert!(lies > 10_000, "{lies}");
 }
 
 #[test]
 fn every_lie_about_the_corpus_is_found() {
-    for run in runs::corpus() {
+    for run in audit_runs::corpus() {
         let started = std::time::Instant::now();
         let queries = if run.blocks.len() > 4 { 8 } else { 3 };
         let lies = all_lies(&run, queries, 5, 4_096);
@@ -334,7 +334,7 @@ fn every_lie_about_the_corpus_is_found() {
 /// A second log of the same address and topics adds no bit: only receipts show that it is missing.
 #[test]
 fn one_of_two_equal_logs_is_missed() {
-    let run = runs::fixture_pair();
+    let run = audit_runs::fixture_pair();
     let naive = Naive::default();
     let truth = naive.answer(&run);
     let mut pairs = 0;
@@ -355,7 +355,7 @@ fn one_of_two_equal_logs_is_missed() {
 
 #[test]
 fn forgeries_are_shown_by_the_header_where_it_can() {
-    let run = runs::fixture_pair();
+    let run = audit_runs::fixture_pair();
     let naive = Naive::default();
     let mut answer = naive.answer(&run);
     flip_address(&mut answer[5].log.address);

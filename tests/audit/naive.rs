@@ -4,7 +4,7 @@ use alloy_primitives::{Address, B256, Log};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::LogQuery;
 
-use crate::runs::Run;
+use testkit::eth::audit_runs::Run;
 
 /// Empty lists are "any", and count as positions (geth's rule).
 #[derive(Debug, Clone, Default)]

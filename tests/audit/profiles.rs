@@ -6,8 +6,8 @@ use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope
 use chainsieve::eth::log::LocatedLog;
 
 use crate::naive::Naive;
-use crate::runs::{self, Run};
 use crate::synthetic::{self, Plan, log, plan};
+use testkit::eth::audit_runs::{self, Run};
 
 use BloomSoundness::{Absent, Exact, Superset, Unsound};
 use ReceiptsScope::{EveryLog, NotEveryLog};
@@ -127,7 +127,7 @@ fn a_filter_with_more_bits_is_exact_for_nobody_and_a_superset_for_all() {
 
 #[test]
 fn receipts_that_are_not_all_accuse_of_no_forgery() {
-    let run = runs::fixture_pair();
+    let run = audit_runs::fixture_pair();
     let naive = Naive::default();
     let truth = naive.answer(&run);
     let (query, anchors) = (naive.query(&run), [run.tip()]);
@@ -185,7 +185,7 @@ fn polygon_before_madhugiri_is_never_complete() {
 
 #[test]
 fn a_filter_of_all_ones_rules_nothing_out() {
-    let run = runs::corpus().into_iter().find(|run| run.first() == 15_537_394);
+    let run = audit_runs::corpus().into_iter().find(|run| run.first() == 15_537_394);
     let run = run.unwrap_or_else(|| {
         let logs: Vec<_> = (0..40).map(|data| log(3, &[5], data)).collect();
         synthetic::run(15_537_394, &[with_bloom(Bloom::repeat_byte(0xff), &logs)])

@@ -4,7 +4,7 @@ use alloy_consensus::proofs::{calculate_receipt_root, ordered_trie_root_with_enc
 use alloy_consensus::{Eip658Value, Header, Receipt, ReceiptEnvelope, ReceiptWithBloom};
 use alloy_primitives::{Address, B256, Bloom, Bytes, Log, keccak256};
 
-use crate::runs::{Block, Run};
+use testkit::eth::audit_runs::{Block, Run};
 
 /// A block to be: the logs of each transaction, and what is changed about its header.
 #[derive(Clone, Default)]

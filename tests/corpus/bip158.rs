@@ -8,10 +8,10 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{OutPoint, ScriptBuf};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, filter_header};
 
-use crate::corpus_files::Corpus;
-use crate::gcs_checks::{self, Mutants, SpentBlock, basic_filter_of};
-use crate::naive_gcs::{Coding, basic_elements};
-use crate::oracle::{TestBlock, from_hex};
+use testkit::btc::corpus::Corpus;
+use testkit::btc::gcs_cases::{self, Mutants, SpentBlock, basic_filter_of};
+use testkit::btc::naive_gcs::{Coding, basic_elements};
+use testkit::btc::oracle::{TestBlock, from_hex};
 
 /// The scripts of a file of spent outputs: each a value of eight bytes, a length and the script.
 fn spent_scripts(mut records: &[u8]) -> Vec<ScriptBuf> {
@@ -61,7 +61,7 @@ fn published_headers(corpus: &Corpus) -> Vec<FilterHeader> {
 fn core_reads_and_writes_every_set_the_same() {
     let Some(corpus) = Corpus::open() else { return };
     let text = String::from_utf8(corpus.read("core_oracle/cases.jsonl")).expect("UTF-8");
-    let (counts, mutants) = gcs_checks::check_all(&text, &|name| spent_block(&corpus, name));
+    let (counts, mutants) = gcs_cases::check_all(&text, &|name| spent_block(&corpus, name));
     let expected = [("basic_filter", 18), ("gcs", 120), ("gcs_large", 9)];
     let expected = expected.map(|(kind, count)| (kind.to_owned(), count));
     assert_eq!(counts, BTreeMap::from(expected));

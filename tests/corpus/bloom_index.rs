@@ -9,10 +9,10 @@ use chainsieve::eth::index::{Folder, Index, Settings, Writer};
 use chainsieve::eth::scan;
 use chainsieve::simd::Backend;
 
-use crate::eth_corpus::EthCorpus;
 use crate::eth_scans;
-use crate::linked_headers::linked_headers;
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::eth::corpus::EthCorpus;
+use testkit::eth::linked_headers::linked_headers;
 
 const FIRST: u64 = 17_000_000;
 

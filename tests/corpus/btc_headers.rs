@@ -12,7 +12,7 @@ use chainsieve::btc::headers::{
 };
 use chainsieve::btc::proof_of_work::ProofOfWorkError;
 
-use crate::corpus_files::Corpus;
+use testkit::btc::corpus::Corpus;
 
 const PERIOD: u32 = 2016;
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use chainsieve::eth::files::{FileFormat, HeaderReader, Input};
 use chainsieve::eth::header::HeaderChain;
 
-use crate::eth_corpus::{EthCorpus, EthFile, Format};
+use testkit::eth::corpus::{EthCorpus, EthFile, Format};
 
 fn open(corpus: &EthCorpus, file: &EthFile) -> Input<File> {
     let file = File::open(corpus.root().join(&file.name)).expect("a file of the corpus");
@@ -47,7 +47,6 @@ fn runs_of_headers_as_files() {
     assert!(blocks > 10, "{blocks}");
 }
 
-#[cfg(feature = "era")]
 mod archives {
     use chainsieve::eth::files::{Archive, BlockEntries, EntryKind, body_transactions};
     use chainsieve::eth::receipts::BlockReceipts;

@@ -7,8 +7,8 @@ use alloy_rlp::Encodable as _;
 use chainsieve::eth::header::{ChainError, HeaderBuf, HeaderChain, HeaderView, JsonHeaderError};
 use chainsieve::simd::Backend;
 
-use crate::eth_corpus::{self, EthCorpus, Format};
-use crate::eth_header_checks::{check, ones};
+use testkit::eth::corpus::{self, EthCorpus, Format};
+use testkit::eth::header_checks::{check, ones};
 
 #[test]
 fn single_headers_hash_as_the_index_says() {
@@ -34,8 +34,8 @@ fn rows_of_headers_of_four_chains() {
         let rows = corpus.rows(file);
         for row in &rows {
             let name = format!("{chain} {}", row["number"]);
-            let rlp = eth_corpus::bytes(&row["rlp"]);
-            let header = check(&name, &rlp, eth_corpus::hash(&row["hash"]));
+            let rlp = corpus::bytes(&row["rlp"]);
+            let header = check(&name, &rlp, corpus::hash(&row["hash"]));
             assert_eq!(Some(header.number), row["number"].as_u64(), "{name}");
             assert_eq!(Some(header.timestamp), row["timestamp"].as_u64(), "{name}");
             assert_eq!(Some(ones(&header.logs_bloom)), row["bloom_bits"].as_u64(), "{name}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::eth_corpus::{EthCorpus, Format};
+use testkit::eth::corpus::{EthCorpus, Format};
 
 fn files_under(root: &Path, directory: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(directory).expect("a directory") {

@@ -9,10 +9,10 @@ use chainsieve::eth::bloom::Answer;
 use chainsieve::eth::log_query::{LogQuery, Semantics, TopicSet};
 use chainsieve::simd::Backend;
 
-use crate::eth_corpus::{EthBlock, EthCorpus, Format};
-use crate::naive_logs::{self, NaiveLog, NaiveQuery};
-use crate::query_draws;
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::eth::corpus::{EthBlock, EthCorpus, Format};
+use testkit::eth::naive_logs::{self, NaiveLog, NaiveQuery};
+use testkit::eth::query_draws;
 
 /// Queries for each block.
 const QUERIES: usize = 10_000;

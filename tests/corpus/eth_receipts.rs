@@ -11,7 +11,7 @@ use chainsieve::eth::receipts::{
     BlockReceipts, BloomAgreement, ProofError, ReceiptsError, VerifyError,
 };
 
-use crate::eth_corpus::{EthBlock, EthCorpus, Format};
+use testkit::eth::corpus::{EthBlock, EthCorpus, Format};
 
 #[test]
 fn every_block_passes_root_and_filter_in_every_form() {
@@ -128,8 +128,8 @@ fn lies_are_found(block: &EthBlock, encodings: &[Vec<u8>]) {
             BloomAgreement::Missing { missing_bits: 1, extra_bits: 0, log_index, .. } => {
                 assert!(!set, "{name}: {bit}");
                 let first = block.logs().iter().position(|log| {
-                    let naive = crate::naive_logs::NaiveLog::of(log);
-                    let of_log = crate::naive_logs::bloom([&naive]);
+                    let naive = testkit::eth::naive_logs::NaiveLog::of(log);
+                    let of_log = testkit::eth::naive_logs::bloom([&naive]);
                     of_log.0[bit / 8] >> (bit % 8) & 1 == 1
                 });
                 assert_eq!(Some(log_index), first.map(|at| at as u64), "{name}: {bit}");

@@ -9,17 +9,17 @@ use chainsieve::eth::log_query::{CompiledQuery, LogQuery, Semantics};
 use chainsieve::eth::scan::{self, QuerySet, Scanner, WatchList};
 use chainsieve::simd::Backend;
 
-use crate::eth_corpus::{self, EthCorpus, Format};
-use crate::naive_logs::{NaiveLog, NaiveQuery, bits};
-use crate::query_draws;
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::eth::corpus::{self, EthCorpus, Format};
+use testkit::eth::naive_logs::{NaiveLog, NaiveQuery, bits};
+use testkit::eth::query_draws;
 
 /// Every filter of the corpus that stands in a header, empty epochs thinned out.
 pub(crate) fn blooms(corpus: &EthCorpus) -> Vec<Bloom> {
     let mut blooms = Vec::new();
     for file in corpus.of(Format::HeaderRows) {
         for row in corpus.rows(file) {
-            let rlp = eth_corpus::bytes(&row["rlp"]);
+            let rlp = corpus::bytes(&row["rlp"]);
             let header = HeaderView::decode(&rlp).expect("a header");
             blooms.push(Bloom::from(header.logs_bloom().bytes().expect("256 bytes")));
         }
@@ -108,7 +108,6 @@ fn candidates_on_every_backend() {
             assert_eq!(found, expected, "{naive:?} on {backend:?}, {start}+{length}");
             let unordered = Scanner::new(backend, &compiled).candidates(stretch);
             assert_eq!(unordered, expected, "{naive:?} on {backend:?}");
-            #[cfg(feature = "rayon")]
             assert_eq!(scan::par_candidates(backend, &compiled, stretch), expected, "{naive:?}");
             let elsewhere = Scanner::ordered_by(backend, &compiled, &arrays);
             assert_eq!(elsewhere.candidates(stretch), expected, "{naive:?} on {backend:?}");

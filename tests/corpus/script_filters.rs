@@ -1,5 +1,6 @@
 //! Membership filters over the scripts that real blocks pay to: no script is lost, and strangers
 //! pass at the rate that they should.
+#![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,8 @@ use chainsieve_filter::{
     SplitBlockFilter512,
 };
 
-use crate::binomial::assert_rate;
-use crate::corpus_files::Corpus;
+use testkit::assert_rate;
+use testkit::btc::corpus::Corpus;
 
 /// So many seeds that the rarest hits come to thousands.
 const SEEDS: u64 = 60;

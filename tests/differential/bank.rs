@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, FilterBank, TxMatch};
 use chainsieve::simd::Backend;
 
-use crate::entry_points::reasons;
-use crate::oracle::TestBlock;
-use crate::random_block;
-use crate::random_filters::{FLAGS, elements};
-use crate::rng::Rng;
-use crate::slow_bip37::tree::compact_size;
-use crate::slow_bip37::{Reason, SlowFilter};
+use testkit::Rng;
+use testkit::btc::entry_points::reasons;
+use testkit::btc::oracle::TestBlock;
+use testkit::btc::random_block;
+use testkit::btc::random_filters::{FLAGS, elements};
+use testkit::btc::slow_bip37::tree::compact_size;
+use testkit::btc::slow_bip37::{Reason, SlowFilter};
 
 type Matches = Vec<(usize, Vec<Reason>)>;
 

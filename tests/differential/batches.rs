@@ -11,10 +11,10 @@ use chainsieve::bitcoin::{
 use chainsieve::btc::bip37::BloomFilter;
 use chainsieve::simd::Backend;
 
-use crate::entry_points::{library, slow};
-use crate::oracle::TestBlock;
-use crate::rng::Rng;
-use crate::slow_bip37::SlowFilter;
+use testkit::Rng;
+use testkit::btc::entry_points::{library, slow};
+use testkit::btc::oracle::TestBlock;
+use testkit::btc::slow_bip37::SlowFilter;
 
 /// Random bytes with `fill` of 8 bits set in the mean, from 1 to 8.
 fn filled(rng: &mut Rng, size: usize, fill: u32) -> Vec<u8> {

@@ -11,13 +11,13 @@ use chainsieve::bitcoin::{Block, OutPoint, ScriptBuf, TxIn};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, GcsError};
 use chainsieve::hash::SipKey;
 
-use crate::bitcoin_sets::{Flaws, asked_of_bitcoin, written_by_bitcoin};
-use crate::fuzzed_sets::{block_has_its_filter, elements_come_back, set_is_read_alike};
-use crate::mutation::mutated;
-use crate::naive_gcs::{Coding, Fault, compact_size};
-use crate::random_block;
-use crate::random_sets::{coding, elements, queries};
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::btc::bitcoin_sets::{Flaws, asked_of_bitcoin, written_by_bitcoin};
+use testkit::btc::fuzzed_sets::{block_has_its_filter, elements_come_back, set_is_read_alike};
+use testkit::btc::naive_gcs::{Coding, Fault, compact_size};
+use testkit::btc::random_block;
+use testkit::btc::random_sets::{coding, elements, queries};
+use testkit::mutated;
 
 /// Writers agree byte for byte but for an empty element, which `bitcoin` leaves out: Core's set
 /// holds it, its block filters never meet one.

@@ -11,8 +11,8 @@ use chainsieve::btc::bip158::{
 use chainsieve::hash::SipKey;
 use chainsieve::simd::Backend;
 
-use crate::mutation::mutated;
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::mutated;
 
 /// What both sides are told.
 struct Case {

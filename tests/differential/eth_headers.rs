@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::eth_fixtures;
-use crate::eth_header_checks::{check, ones};
+use testkit::eth::fixtures;
+use testkit::eth::header_checks::{check, ones};
 
 #[test]
 fn every_fixture_hashes_and_reads_as_alloy_has_it() {
-    let headers = eth_fixtures::headers();
+    let headers = fixtures::headers();
     let mut forks = BTreeSet::new();
     for header in &headers {
         let alloy = check(&header.name, &header.rlp, header.hash);

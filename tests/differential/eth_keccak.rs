@@ -5,8 +5,8 @@ use chainsieve::eth::bloom::{accrue, positions_of_each, positions_of_hash};
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::simd::Backend;
 
-use crate::eth_fixtures;
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::eth::fixtures;
 
 /// Batches of every size up to 40, of values of any length around each multiple of the rate.
 #[test]
@@ -44,7 +44,7 @@ fn batches_hash_as_alloy_does() {
 /// Hashes of a batch are whole: those of headers, in runs of every length.
 #[test]
 fn hashes_of_header_batches() {
-    let headers = eth_fixtures::headers();
+    let headers = fixtures::headers();
     let run: Vec<_> = (18_090_205..=18_090_213)
         .map(|number| headers.iter().find(|header| header.number == number).expect("a run"))
         .collect();

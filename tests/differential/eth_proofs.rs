@@ -8,11 +8,11 @@ use alloy_primitives::Bloom;
 use chainsieve::eth::header::{HeaderChain, HeaderView, Linked};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
 
-use crate::eth_fixtures;
+use testkit::eth::fixtures;
 
 #[test]
 fn a_proof_is_of_one_index() {
-    let (_, encodings) = eth_fixtures::block(17_686_111);
+    let (_, encodings) = fixtures::block(17_686_111);
     let alloy: Vec<_> = encodings
         .iter()
         .map(|rlp| ReceiptEnvelope::decode_2718(&mut &rlp[..]).expect("a receipt"))
@@ -43,7 +43,7 @@ fn a_proof_is_of_one_index() {
 /// of all above it, whatever its height, and says which those were.
 #[test]
 fn a_reorganisation_names_what_it_removes() {
-    let headers = eth_fixtures::headers();
+    let headers = fixtures::headers();
     let run: Vec<_> = (18_090_205..=18_090_213)
         .map(|number| headers.iter().find(|header| header.number == number).expect("a run"))
         .collect();
@@ -72,7 +72,7 @@ fn a_reorganisation_names_what_it_removes() {
 /// Bytes behind an encoding, within its list or behind it, are no part of a receipt.
 #[test]
 fn nothing_stands_behind_a_receipt() {
-    let (_, encodings) = eth_fixtures::block(14_764_013);
+    let (_, encodings) = fixtures::block(14_764_013);
     for encoding in &encodings {
         assert!(BlockReceipts::from_encodings(&[encoding]).is_ok());
         for more in [&[0][..], &[0x80], &[0xc0], encoding] {

@@ -9,8 +9,8 @@ use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::eth::scan::{QuerySet, WatchList, candidates};
 use chainsieve::simd::Backend;
 
-use crate::oracle::from_hex;
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::btc::oracle::from_hex;
 
 /// The filters of the headers in `fixtures/ethereum/headers.json`.
 fn blooms() -> Vec<Bloom> {

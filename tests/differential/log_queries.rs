@@ -9,8 +9,8 @@ use chainsieve::eth::log_query::{
 };
 use chainsieve::simd::Backend;
 
-use crate::mutation::mutated;
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::mutated;
 
 /// Few values, so that queries and logs meet.
 fn address(rng: &mut Rng) -> Address {
@@ -261,7 +261,7 @@ fn alloy_reads_the_same_logs() {
 
 /// A file under `CHAINSIEVE_CORPUS/ethereum`; none, with a line that says so, without a corpus.
 fn corpus_file(name: &str) -> Option<String> {
-    let (root, _) = crate::corpus_index::corpus_index("ethereum")?;
+    let (root, _) = testkit::corpus::index("ethereum")?;
     let path = root.join(name);
     Some(std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::corpus_files::Corpus;
-use crate::entry_points::{library, slow};
-use crate::oracle::TestBlock;
-use crate::random_filters::{FLAGS, elements, filters};
-use crate::rng::Rng;
-use crate::slow_bip37::Reason;
-use crate::{fixtures, random_block};
+use testkit::Rng;
+use testkit::btc::corpus::Corpus;
+use testkit::btc::entry_points::{library, slow};
+use testkit::btc::fixtures;
+use testkit::btc::oracle::TestBlock;
+use testkit::btc::random_block;
+use testkit::btc::random_filters::{FLAGS, elements, filters};
+use testkit::btc::slow_bip37::Reason;
 
 /// What was met on the way, so that a comparison of nothing with nothing shows.
 #[derive(Default, Debug)]
@@ -101,7 +102,7 @@ fn one_element_at_a_time() {
     let mut rng = Rng::new(37);
     let block = fixtures::block(150_013);
     for element in elements(&mut rng, &block, 4) {
-        let mut filter = crate::slow_bip37::SlowFilter {
+        let mut filter = testkit::btc::slow_bip37::SlowFilter {
             data: vec![0; 64],
             hash_funcs: 20,
             tweak: rng.u32(),

@@ -10,9 +10,9 @@ use chainsieve::bitcoin::{BlockHash, CompactTarget, MerkleBlock, TxMerkleNode, T
 use chainsieve::btc::bip37::{self, Policy, Proof, ProofError, TreeError};
 use chainsieve::btc::merkle_tree::merkle_root;
 
-use crate::mutation::mutated;
-use crate::rng::Rng;
-use crate::slow_bip37::tree::partial_tree;
+use testkit::Rng;
+use testkit::btc::slow_bip37::tree::partial_tree;
+use testkit::mutated;
 
 fn txids(rng: &mut Rng, count: usize) -> Vec<Txid> {
     (0..count).map(|_| Txid::from_byte_array(rng.array())).collect()

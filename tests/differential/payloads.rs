@@ -5,9 +5,9 @@ use chainsieve::bitcoin::consensus::encode::{deserialize, serialize};
 use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
 use chainsieve::btc::bip37::{AddedData, BloomFilter, PayloadError};
 
-use crate::rng::Rng;
-use crate::slow_bip37::SlowFilter;
-use crate::slow_bip37::tree::compact_size;
+use testkit::Rng;
+use testkit::btc::slow_bip37::SlowFilter;
+use testkit::btc::slow_bip37::tree::compact_size;
 
 /// Random payloads around every limit, some damaged.
 fn damage(rng: &mut Rng, payload: &mut Vec<u8>) {

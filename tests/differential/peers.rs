@@ -5,8 +5,8 @@
 use chain_gang::util::BloomFilter as ChainGang;
 use chainsieve::btc::bip37::BloomFilter;
 
-use crate::rng::Rng;
-use crate::slow_bip37::SlowFilter;
+use testkit::Rng;
+use testkit::btc::slow_bip37::SlowFilter;
 
 #[test]
 fn chain_gang_sets_and_finds_the_same_bits() {

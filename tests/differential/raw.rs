@@ -4,13 +4,15 @@
 use chainsieve::bitcoin::{Block, ScriptBuf, Transaction, consensus};
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements};
 
-use crate::corpus_files::Corpus;
-use crate::mutation::mutated;
-use crate::rng::Rng;
-use crate::slow_bip37::SlowFilter;
-use crate::slow_bip37::script::non_empty_pushes;
-use crate::slow_bip37::tree::compact_size;
-use crate::{entry_points, fixtures, random_block};
+use testkit::Rng;
+use testkit::btc::corpus::Corpus;
+use testkit::btc::entry_points;
+use testkit::btc::fixtures;
+use testkit::btc::random_block;
+use testkit::btc::slow_bip37::SlowFilter;
+use testkit::btc::slow_bip37::script::non_empty_pushes;
+use testkit::btc::slow_bip37::tree::compact_size;
+use testkit::mutated;
 
 /// How many elements filters test of a transaction: its id, its outpoints, its pushes.
 fn count_elements(tx: &Transaction) -> usize {

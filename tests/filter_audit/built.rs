@@ -2,19 +2,18 @@
 
 use std::collections::HashMap;
 
-use chainsieve::bitcoin::absolute::LockTime;
-use chainsieve::bitcoin::block::{Header, Version};
 use chainsieve::bitcoin::hashes::{Hash as _, hash160, sha256};
 use chainsieve::bitcoin::key::{TapTweak as _, UntweakedPublicKey};
 use chainsieve::bitcoin::taproot::{LeafVersion, TaprootBuilder};
 use chainsieve::bitcoin::{
-    Amount, Block, BlockHash, CompactTarget, Network, OutPoint, ScriptBuf, Sequence, Transaction,
-    TxIn, TxMerkleNode, TxOut, Txid, Witness, transaction,
+    Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, TxIn, TxMerkleNode, TxOut, Txid,
+    Witness,
 };
 use chainsieve::secp256k1::Secp256k1;
 
 use crate::cases::{Case, spends};
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::btc::regtest::{self, transaction};
 
 /// What an input is, and what it says.
 pub(crate) struct Spend {
@@ -131,25 +130,11 @@ fn output(script: impl Into<ScriptBuf>) -> TxOut {
     TxOut { value: Amount::from_sat(1_000), script_pubkey: script.into() }
 }
 
-fn transaction(input: Vec<TxIn>, output: Vec<TxOut>) -> Transaction {
-    let (version, lock_time) = (transaction::Version::TWO, LockTime::ZERO);
-    Transaction { version, lock_time, input, output }
-}
-
 fn input(previous_output: OutPoint, spend: &Spend) -> TxIn {
     TxIn {
-        previous_output,
         script_sig: spend.script_sig.clone(),
-        sequence: Sequence::MAX,
         witness: Witness::from_slice(&spend.witness),
-    }
-}
-
-/// Finds a nonce, which takes two tries on average.
-pub(crate) fn mine(header: &mut Header) {
-    let target = header.target();
-    while !target.is_met_by(header.block_hash()) {
-        header.nonce += 1;
+        ..regtest::input(previous_output)
     }
 }
 
@@ -190,21 +175,9 @@ pub(crate) fn block(rng: &mut Rng, groups: Vec<Vec<Spend>>, chained: bool) -> Ca
         txdata.push(tx);
     }
     let reserved: [u8; 32] = rng.array();
-    let coinbase = TxIn {
-        previous_output: OutPoint::null(),
-        script_sig: ScriptBuf::from_bytes(vec![2, 0x11, 0x22]),
-        sequence: Sequence::MAX,
-        witness: Witness::from_slice(&[reserved]),
-    };
-    txdata.insert(0, transaction(vec![coinbase], vec![output(key_path(rng).script)]));
-    let header = Header {
-        version: Version::TWO,
-        prev_blockhash: BlockHash::from_byte_array(rng.array()),
-        merkle_root: TxMerkleNode::all_zeros(),
-        time: 0,
-        bits: CompactTarget::from_consensus(0x207f_ffff),
-        nonce: 0,
-    };
+    txdata.insert(0, regtest::coinbase(0x2211, [0; 4], vec![output(key_path(rng).script)]));
+    let previous_block = BlockHash::from_byte_array(rng.array());
+    let header = regtest::header(previous_block, 0, TxMerkleNode::all_zeros());
     let mut block = Block { header, txdata };
     commit(&mut block, &reserved);
     let prevouts = spends(&block).map(|(.., input)| scripts[&input.previous_output].clone());
@@ -217,12 +190,9 @@ pub(crate) fn block(rng: &mut Rng, groups: Vec<Vec<Spend>>, chained: bool) -> Ca
 
 /// Puts the commitments in: to the witnesses and to the transactions.
 pub(crate) fn commit(block: &mut Block, reserved: &[u8; 32]) {
-    let root = block.witness_root().expect("transactions");
-    let commitment = Block::compute_witness_commitment(&root, reserved).to_byte_array();
-    let commitment = [&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed], &commitment[..]].concat();
-    block.txdata[0].output.push(output(commitment));
+    regtest::commit_to_witnesses(block, reserved);
     block.header.merkle_root = block.compute_merkle_root().expect("transactions");
-    mine(&mut block.header);
+    regtest::solve(&mut block.header);
 }
 
 fn random_outpoint(rng: &mut Rng) -> OutPoint {

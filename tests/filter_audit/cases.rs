@@ -10,7 +10,7 @@ use chainsieve::btc::bip158::BoundBlock;
 use chainsieve::btc::bip158::audit::{Prevouts, Verdict, audit};
 use serde_json::Value;
 
-use crate::corpus_index::corpus_index;
+use testkit::corpus;
 
 /// A block and what it spends.
 pub(crate) struct Case {
@@ -105,7 +105,7 @@ pub(crate) fn fixtures() -> Vec<Case> {
 /// The blocks of the corpus with the scripts that they spend: 18 with those of the fixtures, and
 /// the first 256 of mainnet with the transactions that they spend from.
 pub(crate) fn corpus() -> Option<Vec<Case>> {
-    let (root, files) = corpus_index("bitcoin")?;
+    let (root, files) = corpus::index("bitcoin")?;
     let read =
         |name: &str| std::fs::read(root.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     let names = files.iter().filter_map(|file| file["file"].as_str());

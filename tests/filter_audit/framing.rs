@@ -10,9 +10,11 @@ use chainsieve::bitcoin::{Block, BlockHash, Network, ScriptBuf, Transaction, Txi
 use chainsieve::btc::bip158::audit::{Prevouts, Verdict, audit};
 use chainsieve::btc::bip158::{BindError, BoundBlock, Witnesses};
 
-use crate::built::{block, commit, every_kind, look_alikes, mine, p2pk};
+use testkit::btc::regtest;
+
+use crate::built::{block, commit, every_kind, look_alikes, p2pk};
 use crate::cases::{Case, corpus, fixtures};
-use crate::rng::Rng;
+use testkit::Rng;
 
 /// Ways to change a block, by name; those that a block does not allow are left out.
 fn lies(rng: &mut Rng, honest: &Block) -> Vec<(&'static str, Block)> {
@@ -180,7 +182,7 @@ fn each_lie_meets_its_check() {
     let mut block = case.block.clone();
     block.txdata[0].output.pop();
     block.header.merkle_root = block.compute_merkle_root().expect("transactions");
-    mine(&mut block.header);
+    regtest::solve(&mut block.header);
     let bound = BoundBlock::bind(&block, block.block_hash(), Network::Regtest);
     assert_eq!(bound.err(), Some(BindError::NoWitnessCommitment));
 }
@@ -245,7 +247,7 @@ fn inner_nodes_are_no_transactions() {
     let mut block = every_kind(0, true).block;
     block.txdata = txdata;
     block.header.merkle_root = block.compute_merkle_root().expect("transactions");
-    mine(&mut block.header);
+    regtest::solve(&mut block.header);
     // The tree one level deeper, whose leaves are the halves of these, has the same root.
     let leaf = |half: &[u8]| Txid::from_slice(half).expect("32 bytes");
     let leaves: Vec<_> = nodes.iter().flat_map(|n| [leaf(&n[..32]), leaf(&n[32..])]).collect();

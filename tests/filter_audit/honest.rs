@@ -9,8 +9,8 @@ use chainsieve::btc::bip158::{BlockFilter, BoundBlock, Witnesses};
 
 use crate::built::{block, every_kind, look_alikes};
 use crate::cases::{Case, corpus, fixtures, spends};
-use crate::corpus_index::corpus_index;
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::corpus;
 
 /// Valid with trusted scripts, and without them as good as theory allows.
 fn assert_passes(case: &Case) {
@@ -61,7 +61,7 @@ fn blocks_of_the_corpus() {
 /// with them is never convicted.
 #[test]
 fn scripts_of_unknown_prevouts_may_be_any() {
-    let Some((root, files)) = corpus_index("bitcoin") else { return };
+    let Some((root, files)) = corpus::index("bitcoin") else { return };
     let names = files.iter().filter_map(|file| file["file"].as_str());
     let blocks = names.filter_map(|name| name.strip_suffix(".raw"));
     let blocks = blocks.filter(|name| name.contains("/blocks/"));

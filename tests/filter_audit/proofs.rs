@@ -10,7 +10,7 @@ use chainsieve::btc::bip158::audit::{
 
 use crate::built::every_kind;
 use crate::cases::{Case, corpus, fixtures, spends};
-use crate::rng::Rng;
+use testkit::Rng;
 
 fn proof_of(case: &Case, filter: &[u8], prevouts: Prevouts<'_>) -> InvalidFilter {
     let verdict = audit(&case.bind(), filter, prevouts);

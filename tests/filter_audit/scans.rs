@@ -7,7 +7,7 @@ use chainsieve::btc::wallet::{BlockScan, History, Outcome, Received, Relevance, 
 
 use crate::built::{block, every_kind, key_path, p2pkh, p2wpkh};
 use crate::cases::{Case, corpus, fixtures, spends};
-use crate::rng::Rng;
+use testkit::Rng;
 
 /// What of a block pays to `scripts` or spends from `owned`, by a plain walk.
 fn expected(

@@ -8,7 +8,7 @@ use chainsieve::btc::bip158::audit::{Evidence, Refutation, Verdict};
 
 use crate::built::every_kind;
 use crate::cases::{Case, corpus, fixtures, spends};
-use crate::rng::Rng;
+use testkit::Rng;
 
 /// How an element may be known without the scripts of spent outputs, best first. A spent output
 /// that the block itself creates is there as an output too.

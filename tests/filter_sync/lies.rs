@@ -7,8 +7,8 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip158::{BlockFilter, GcsParams, filter_key, gcs};
 use chainsieve::btc::server::filters::MemoryFilterStore;
 
-use crate::rng::Rng;
-use crate::world::World;
+use testkit::Rng;
+use testkit::btc::filter_world::World;
 
 /// What is done to a filter.
 #[derive(Debug, Clone, Copy)]

@@ -12,8 +12,8 @@ use chainsieve::bitcoin::{Block, BlockHash, Witness};
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::btc::server::filters::{Answer, FilterServer, MemoryFilterStore};
 
-use crate::rng::Rng;
-use crate::world::World;
+use testkit::Rng;
+use testkit::btc::filter_world::World;
 
 /// What a peer does besides serving its store.
 #[derive(Debug, Clone, PartialEq, Eq)]

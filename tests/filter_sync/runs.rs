@@ -7,9 +7,9 @@ use chainsieve::btc::peer::Grade;
 
 use crate::lies::{Lie, Reach, Tamper};
 use crate::peers::Plan;
-use crate::rng::Rng;
 use crate::scenarios::{self, LARGE, Map, SMALL, Stores, config, plain, plan};
 use crate::simulation::{Outcome, Scenario, Simulation};
+use testkit::Rng;
 
 /// The costs of a run stay below what the peers that there were can cause.
 fn assert_bounded(scenario: &Scenario<'_>, outcome: &Outcome) {

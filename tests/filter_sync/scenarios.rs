@@ -12,9 +12,9 @@ use chainsieve::btc::server::filters::{FilterStore as _, MemoryFilterStore};
 
 use crate::lies::{self, Lie, Reach, TAMPERS, Tamper};
 use crate::peers::{BLOCK_LIES, Plan, Quirk, Request};
-use crate::rng::Rng;
 use crate::simulation::Scenario;
-use crate::world::World;
+use testkit::Rng;
+use testkit::btc::filter_world::World;
 
 /// A world with sequences of its tips, each with more work than the one before.
 pub(crate) struct Map {

@@ -14,9 +14,9 @@ use chainsieve::btc::peer::{Grade, PeerId};
 use chainsieve::btc::server::filters::FilterStore as _;
 
 use crate::peers::{Plan, Quirk, Session};
-use crate::rng::Rng;
 use crate::wallet::{State, Wallet};
-use crate::world::{NOW, World, wallet_transactions};
+use testkit::Rng;
+use testkit::btc::filter_world::{NOW, World, wallet_transactions};
 
 /// What a run is made of.
 pub(crate) struct Scenario<'w> {

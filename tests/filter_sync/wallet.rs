@@ -9,7 +9,7 @@ use chainsieve::btc::bip158::{Acceptance, Matcher, PreparedScripts};
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::simd::Backend;
 
-use crate::world::{World, wallet_transactions};
+use testkit::btc::filter_world::{World, wallet_transactions};
 
 /// What is known of a height.
 pub(crate) enum State {

@@ -4,8 +4,8 @@ use chainsieve::eth::audit::{Audit, AuditReport, Event, FindingKind, Status};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::log::LocatedLog;
 
-use crate::chains::Chain;
 use crate::readings::Reading;
+use testkit::eth::log_chains::Chain;
 
 /// An audit with all receipts, and all transactions where the corpus has them, under the head.
 pub(crate) fn audit(chain: &Chain, reading: &Reading<'_>, answer: &[LocatedLog]) -> AuditReport {

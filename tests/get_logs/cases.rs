@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::audits::{Audits, audit, right_and_one_short};
-use crate::chains::{Chain, Corpus};
 use crate::readings::{BOTH, Reading, Refusal};
+use testkit::eth::log_chains::{Chain, Corpus};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

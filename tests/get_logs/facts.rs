@@ -9,8 +9,8 @@ use chainsieve::eth::log_query::{
 };
 use serde_json::{Value, json};
 
-use crate::chains::Corpus;
 use crate::readings::BOTH;
+use testkit::eth::log_chains::Corpus;
 
 fn facts(corpus: &Corpus, name: &str) -> Value {
     serde_json::from_str(&corpus.text(&format!("facts/{name}.json"))).expect("JSON")

@@ -11,9 +11,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::audits::{Audits, right_and_one_short};
-use crate::chains::{Body, Chain, Corpus};
 use crate::readings::{BOTH, Reading};
-use crate::runs::Block;
+use testkit::eth::audit_runs::Block;
+use testkit::eth::log_chains::{Body, Chain, Corpus};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

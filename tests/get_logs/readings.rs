@@ -10,7 +10,7 @@ use chainsieve::eth::log_query::{
 };
 use chainsieve::simd::Backend;
 
-use crate::chains::Chain;
+use testkit::eth::log_chains::Chain;
 
 pub(crate) const BOTH: [Semantics; 2] = [Semantics::Geth, Semantics::Alloy];
 

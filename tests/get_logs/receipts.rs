@@ -7,7 +7,7 @@ use alloy_rlp::Encodable as _;
 use bitcoin::hashes::{Hash as _, sha256};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, Outcome, VerifyError};
 
-use crate::chains::Corpus;
+use testkit::eth::log_chains::Corpus;
 
 /// How many files there are in each folder: who adds one adds what tests it.
 #[test]

@@ -9,11 +9,13 @@ use chainsieve::btc::bip158::{
 };
 use chainsieve::simd::Backend;
 
-use crate::mutation::mutated;
-use crate::naive_gcs::{Coding, Fault, compact_size};
-use crate::random_sets::{coding, elements, queries};
-use crate::rng::Rng;
-use crate::{fixtures, oracle, survives};
+use crate::survives;
+use testkit::Rng;
+use testkit::btc::fixtures;
+use testkit::btc::naive_gcs::{Coding, Fault, compact_size};
+use testkit::btc::oracle;
+use testkit::btc::random_sets::{coding, elements, queries};
+use testkit::mutated;
 
 const BASIC: Coding = Coding { k0: 1, k1: 2, p: 19, m: 784_931 };
 

@@ -7,10 +7,10 @@ use chainsieve::btc::headers::{
     AnchorError, BlockAt, ChainEvent, HeaderChain, HeaderError, HeaderFileError,
 };
 
-use crate::mutation::mutated;
-use crate::regtest_headers::{branch, genesis, mine};
-use crate::rng::Rng;
 use crate::survives;
+use testkit::Rng;
+use testkit::btc::regtest::{branch, genesis, mine};
+use testkit::mutated;
 
 const NOW: u32 = 2_000_000_000;
 

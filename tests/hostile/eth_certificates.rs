@@ -8,10 +8,10 @@ use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::simd::Backend;
 
-use crate::eth_fixtures;
-use crate::mutation::mutated;
-use crate::rng::Rng;
 use crate::survives;
+use testkit::Rng;
+use testkit::eth::fixtures;
+use testkit::mutated;
 
 const NUMBER: u64 = 14_764_013;
 
@@ -26,7 +26,7 @@ struct Asked {
 
 impl Asked {
     fn new() -> Self {
-        let (header, encodings) = eth_fixtures::block(NUMBER);
+        let (header, encodings) = fixtures::block(NUMBER);
         let mut chain = HeaderChain::new();
         chain.extend_from_rlp(Backend::best(), &header).expect("a header");
         let query = LogQuery::new().from_block(NUMBER).to_block(NUMBER);

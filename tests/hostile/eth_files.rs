@@ -6,10 +6,10 @@ use chainsieve::eth::files::{
     FileError, FileFormat, FileProblem, HeaderReader, Input, JsonValues, MAX_HEADER, Position,
 };
 
-use crate::header_files::{forms, linked};
-use crate::mutation::mutated;
-use crate::rng::Rng;
 use crate::survives;
+use testkit::Rng;
+use testkit::eth::header_files::{forms, linked, list};
+use testkit::mutated;
 
 /// The buffer, and what takes framed Snappy apart.
 const FIXED: usize = 1 << 20;
@@ -152,19 +152,11 @@ fn json_errors_name_line_and_column() {
     assert_eq!(read(&deep).problem, FileProblem::TooDeep { limit: 4 });
 }
 
-#[cfg(not(feature = "era"))]
-#[test]
-fn archives_take_their_feature() {
-    let error = HeaderReader::new(Input::new(&b"e2\0\0\0\0\0\0"[..])).expect_err("an archive");
-    assert_eq!(error.problem, FileProblem::NoEraFeature);
-}
-
-#[cfg(feature = "era")]
 mod archives {
     use chainsieve::eth::files::{Archive, IndexProblem};
 
     use super::*;
-    use crate::header_files::{entry, era1, ere, list, snappy};
+    use testkit::eth::header_files::era::{entry, era1, ere, snappy};
 
     fn file(entries: &[Vec<u8>]) -> Vec<u8> {
         [&entry(0x3265, &[])[..], &entries.concat()].concat()

@@ -7,10 +7,10 @@ use chainsieve::eth::header::{
 };
 use chainsieve::simd::Backend;
 
-use crate::eth_fixtures;
-use crate::mutation::mutated;
-use crate::rng::Rng;
 use crate::survives;
+use testkit::Rng;
+use testkit::eth::fixtures;
+use testkit::mutated;
 
 /// Reads a header and everything of it; nothing of that may allocate.
 fn read(rlp: &[u8]) -> Option<B256> {
@@ -35,7 +35,7 @@ fn read(rlp: &[u8]) -> Option<B256> {
 fn layouts() -> Vec<Vec<u8>> {
     let mut headers: Vec<Vec<u8>> = Vec::new();
     let mut seen = Vec::new();
-    for header in eth_fixtures::headers() {
+    for header in fixtures::headers() {
         let layout = HeaderView::decode(&header.rlp).expect("a header").layout();
         if !seen.contains(&layout) {
             seen.push(layout);

@@ -6,10 +6,10 @@ use chainsieve::eth::index::{Index, IndexError, Settings, WriteStorage as _, Wri
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::simd::Backend;
 
-use crate::linked_headers::linked_headers;
-use crate::rng::Rng;
-use crate::shared_folder::SharedFolder;
 use crate::survives;
+use testkit::Rng;
+use testkit::eth::linked_headers::linked_headers;
+use testkit::eth::shared_folder::SharedFolder;
 
 const FILES: [&str; 2] = ["manifest", "00000000-01.segment"];
 

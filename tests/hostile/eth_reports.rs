@@ -8,16 +8,16 @@ use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
-use crate::eth_fixtures;
-use crate::mutation::mutated;
-use crate::rng::Rng;
 use crate::survives;
+use testkit::Rng;
+use testkit::eth::fixtures;
+use testkit::mutated;
 
 const NUMBER: u64 = 14_764_013;
 
 /// The report on an empty answer to a query for every log of a block, and the block's header.
 fn report() -> (AuditReport, LogQuery, Vec<u8>) {
-    let (header, encodings) = eth_fixtures::block(NUMBER);
+    let (header, encodings) = fixtures::block(NUMBER);
     let mut chain = HeaderChain::new();
     chain.extend_from_rlp(Backend::best(), &header).expect("a header");
     let anchor = chain.last_hash().expect("a block");

@@ -9,8 +9,8 @@ use chainsieve::btc::bip158::container::{
     Batch, BatchReader, ContainerError, Header, Intact, MAX_FILTER_LENGTH, Place, Records, Writer,
 };
 
-use crate::rng::Rng;
 use crate::survives;
+use testkit::Rng;
 
 const START: u32 = 700_000;
 

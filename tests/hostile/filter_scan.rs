@@ -8,9 +8,9 @@ use chainsieve::btc::bip158::scan::{Candidate, Cursor, FilterItem, NoAnswer, Rea
 use chainsieve::btc::bip158::{BlockFilter, GcsParams, filter_key, gcs};
 use chainsieve::simd::Backend;
 
-use crate::allocation::requested_by;
-use crate::rng::Rng;
 use crate::survives;
+use testkit::Rng;
+use testkit::allocation::requested_by;
 
 fn filter(rng: &mut Rng, elements: usize) -> BlockFilter {
     let block_hash = BlockHash::from_byte_array(rng.array());

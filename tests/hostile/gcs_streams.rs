@@ -5,9 +5,9 @@
 use chainsieve::btc::bip158::Acceptance;
 use chainsieve::simd::Backend;
 
-use crate::mutation::mutated;
-use crate::naive_gcs::{Coding, compact_size};
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::btc::naive_gcs::{Coding, compact_size};
+use testkit::mutated;
 
 /// The deltas of up to 5,000 codes whose quotients are mostly small.
 fn deltas(rng: &mut Rng, p: u8) -> Vec<u64> {

@@ -5,11 +5,11 @@ use alloy_primitives::B256;
 use chainsieve::eth::index::{Damage, Index, IndexError, Part, Settings, Writer};
 use chainsieve::simd::Backend;
 
-use crate::made_up_headers::Blocks;
-use crate::mutation::mutated;
-use crate::recording_storage::{Disk, Recorder};
-use crate::rng::Rng;
 use crate::survives;
+use testkit::Rng;
+use testkit::eth::made_up_headers::Blocks;
+use testkit::eth::recording_storage::{Disk, Recorder};
+use testkit::mutated;
 
 const HEADER: usize = 96;
 const SLOT: usize = 328;

@@ -3,11 +3,12 @@
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::bip37::{MerkleBlock, PayloadError, Policy, Proof, TreeError};
 
-use crate::mutation::mutated;
-use crate::oracle::cases;
-use crate::rng::Rng;
-use crate::slow_bip37::tree;
-use crate::{fixtures, survives};
+use crate::survives;
+use testkit::Rng;
+use testkit::btc::fixtures;
+use testkit::btc::oracle::cases;
+use testkit::btc::slow_bip37::tree;
+use testkit::mutated;
 
 fn decode(payload: &[u8]) -> Result<MerkleBlock, PayloadError> {
     survives("MerkleBlock::decode", payload, 2, 400, || MerkleBlock::decode(payload))

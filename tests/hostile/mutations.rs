@@ -4,10 +4,11 @@ use chainsieve::bitcoin::{Transaction, consensus};
 use chainsieve::btc::bip37::{AddedData, BloomFilter};
 use chainsieve::btc::script::{ScriptType, ops};
 
-use crate::mutation::mutated;
-use crate::oracle::cases;
-use crate::rng::Rng;
-use crate::{fixtures, matching_survives, survives};
+use crate::{matching_survives, survives};
+use testkit::Rng;
+use testkit::btc::fixtures;
+use testkit::btc::oracle::cases;
+use testkit::mutated;
 
 fn payloads(kind: &str, field: &str) -> Vec<Vec<u8>> {
     let text = fixtures::read("core_oracle_subset.jsonl");

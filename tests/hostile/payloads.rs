@@ -2,8 +2,8 @@
 
 use chainsieve::btc::bip37::{AddedData, BloomFilter, PayloadError};
 
-use crate::slow_bip37::tree::compact_size;
 use crate::survives;
+use testkit::btc::slow_bip37::tree::compact_size;
 
 /// What a length that no payload has room for is refused with: `left` bytes follow it.
 fn too_long(length: u64, left: usize) -> PayloadError {

@@ -4,10 +4,11 @@ use chainsieve::bitcoin::consensus::{self, serialize};
 use chainsieve::btc::RawError;
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements};
 
-use crate::mutation::mutated;
-use crate::rng::Rng;
-use crate::slow_bip37::SlowFilter;
-use crate::{fixtures, survives};
+use crate::survives;
+use testkit::Rng;
+use testkit::btc::fixtures;
+use testkit::btc::slow_bip37::SlowFilter;
+use testkit::mutated;
 
 /// Takes a block apart, at a few dozen bytes for each element of at least two, in lists that
 /// grow by doubling.

@@ -3,21 +3,19 @@
 
 use std::rc::Rc;
 
-use chainsieve::bitcoin::absolute::LockTime;
 use chainsieve::bitcoin::bip158::FilterHash;
-use chainsieve::bitcoin::block::{Header, Version};
 use chainsieve::bitcoin::constants::genesis_block;
-use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::script::Builder;
-use chainsieve::bitcoin::transaction::Version as TxVersion;
 use chainsieve::bitcoin::{
-    Amount, Block, BlockHash, CompactTarget, Network, OutPoint, Script, ScriptBuf, Sequence,
-    Transaction, TxIn, TxMerkleNode, TxOut, Txid, Witness,
+    Amount, Block, BlockHash, Network, OutPoint, Script, ScriptBuf, Transaction, TxOut, Txid,
 };
 use chainsieve::btc::bip158::{BlockFilter, filter_hash};
+use testkit::btc::regtest;
 
 /// A time after that of every header made here.
 pub(crate) const UNIX: u64 = 1_700_000_000;
+/// What coinbases and other transactions pay to each script.
+const REWARD: Amount = Amount::from_sat(50);
+const PAID: Amount = Amount::from_sat(7);
 
 /// `OP_0` and 20 bytes: what a P2WPKH output looks like.
 pub(crate) fn script(byte: u8) -> ScriptBuf {
@@ -97,7 +95,13 @@ impl Chain {
     /// One more block: its coinbase pays to a script, and these follow.
     pub(crate) fn mine(&mut self, coinbase: &Script, txs: &[Transaction]) {
         let parent = self.tip().block.header;
-        self.push(block(&parent, self.height() + 1, coinbase, txs));
+        let reward = TxOut { value: REWARD, script_pubkey: coinbase.into() };
+        let coinbase = regtest::coinbase(self.height() + 1, [0; 4], vec![reward]);
+        self.push(regtest::block(
+            parent.block_hash(),
+            parent.time + 1,
+            [&[coinbase], txs].concat(),
+        ));
     }
 
     pub(crate) fn tip(&self) -> &Rc<Mined> {
@@ -132,55 +136,9 @@ impl Chain {
     }
 }
 
-/// A header on top of another.
-fn header(parent: &Header, merkle_root: TxMerkleNode) -> Header {
-    let mut header = Header {
-        version: Version::from_consensus(0x2000_0000),
-        prev_blockhash: parent.block_hash(),
-        merkle_root,
-        time: parent.time + 1,
-        bits: CompactTarget::from_consensus(0x207f_ffff),
-        nonce: 0,
-    };
-    while header.validate_pow(header.target()).is_err() {
-        header.nonce += 1;
-    }
-    header
-}
-
-fn block(parent: &Header, height: u32, script: &Script, txs: &[Transaction]) -> Block {
-    let coinbase = Transaction {
-        version: TxVersion::TWO,
-        lock_time: LockTime::ZERO,
-        input: vec![TxIn {
-            previous_output: OutPoint::null(),
-            script_sig: Builder::new().push_int(height.into()).push_int(0).into_script(),
-            sequence: Sequence::MAX,
-            witness: Witness::new(),
-        }],
-        output: vec![TxOut { value: Amount::from_sat(50), script_pubkey: script.into() }],
-    };
-    let txdata = [&[coinbase], txs].concat();
-    let mut header = header(parent, TxMerkleNode::all_zeros());
-    let root = Block { header, txdata: txdata.clone() }.compute_merkle_root().unwrap();
-    header = self::header(parent, root);
-    Block { header, txdata }
-}
-
 /// A transaction that spends coins and pays to scripts.
 pub(crate) fn spend(coins: &[OutPoint], scripts: &[&Script]) -> Transaction {
-    let input = |coin: &OutPoint| TxIn {
-        previous_output: *coin,
-        script_sig: ScriptBuf::new(),
-        sequence: Sequence::MAX,
-        witness: Witness::new(),
-    };
-    let output =
-        |script: &&Script| TxOut { value: Amount::from_sat(7), script_pubkey: (*script).into() };
-    Transaction {
-        version: TxVersion::TWO,
-        lock_time: LockTime::ZERO,
-        input: coins.iter().map(input).collect(),
-        output: scripts.iter().map(output).collect(),
-    }
+    let output = |script: &&Script| TxOut { value: PAID, script_pubkey: (*script).into() };
+    let inputs = coins.iter().map(|coin| regtest::input(*coin)).collect();
+    regtest::transaction(inputs, scripts.iter().map(output).collect())
 }

@@ -316,7 +316,7 @@ fn a_wallet_that_was_forgotten_before_a_kill_is_looked_for_again() {
         world.updates();
         world.forget("a");
         world.wallets.insert("a".into(), items);
-        world.crash(&mut super::rng::Rng::new(1));
+        world.crash(&mut testkit::Rng::new(1));
         world.run();
         let updates = world.updates();
         assert!(updates.iter().all(|update| !update.again));

@@ -24,9 +24,9 @@ use chainsieve::btc::descriptors::descriptor_scripts;
 
 use super::mined::{self, Chain, script};
 use super::node::{Fault, Node};
-use super::rng::Rng;
 use super::truth::{Watched, share_of};
 use super::world::{World, config};
+use testkit::Rng;
 
 const KEY: &str = "tpubDC8msFGeGuwnKG9Upg7DM2b4DaRqg3CUZa5g8v2SRQ6K4NSkxUgd7HsL2XVWbVm39yBA4LAxysQAm397zwQSQoQgewGiYZqrA9DsP4zbQ1M";
 /// As many indices as a schedule may use.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use chainsieve::btc::client::{File, Kept, Write, WriteId};
 
-use super::rng::Rng;
+use testkit::Rng;
 
 /// Files, and the writes that are not durable yet.
 #[derive(Debug, Clone, Default)]

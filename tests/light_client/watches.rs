@@ -14,9 +14,9 @@ use chainsieve::btc::peer::Grade;
 
 use super::mined::{self, Chain, script};
 use super::node::{Fault, Node};
-use super::rng::Rng;
 use super::truth::{Watched, places};
 use super::world::{World, all_hits, config, hits, withdrawn};
+use testkit::Rng;
 
 pub(crate) const BOTH: [Protocol; 2] = [Protocol::Bip37, Protocol::Bip157];
 

@@ -13,8 +13,8 @@ use chainsieve::btc::peer::PeerId;
 
 use super::mined::{Chain, UNIX};
 use super::node::Node;
-use super::rng::Rng;
 use super::storage::Storage;
+use testkit::Rng;
 
 /// What a client is set up with in most tests.
 pub(crate) fn config(protocol: Protocol) -> Config {

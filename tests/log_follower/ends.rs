@@ -13,7 +13,7 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockTag, LogQuery, Semantics};
 
 use super::run::{KEEP, Kill, Run, TRUE, config, settled};
-use super::world::{ASKED, NOBODY, World};
+use testkit::eth::world::{ASKED, NOBODY, World};
 
 fn exact() -> Config {
     config(BloomSoundness::Exact)

@@ -8,7 +8,7 @@ use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use proptest::prelude::*;
 
 use super::run::{KEEP, Kill, Run, TRUE, config};
-use super::world::{ASKED, NOBODY, World};
+use testkit::eth::world::{ASKED, NOBODY, World};
 
 #[derive(Debug, Clone)]
 enum Op {

@@ -12,7 +12,7 @@ use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use chainsieve::eth::receipts::BlockReceipts;
 
-use super::world::{ASKED, Reader, World};
+use testkit::eth::world::{ASKED, Reader, World};
 
 pub(crate) const KEEP: usize = 12;
 /// An answer without anything odd.

@@ -145,7 +145,7 @@ proptest! {
 /// frequent as the fill says.
 #[test]
 fn estimates_and_false_answers_are_as_the_fill_says() {
-    let mut rng = crate::rng::Rng::new(11);
+    let mut rng = testkit::Rng::new(11);
     for n in [20_u32, 100, 400, 900] {
         let (mut sum, mut largest) = (0.0_f64, 0.0_f64);
         let (mut expected, mut passed) = (0.0, 0_u32);

@@ -8,7 +8,7 @@ use chainsieve::eth::files::{
 };
 use chainsieve::eth::header::{ChainError, HeaderChain};
 
-use crate::header_files::{forms, linked};
+use testkit::eth::header_files::{forms, linked, list};
 
 /// A reader that gives one byte at a time, and is interrupted before each.
 struct Trickle<'a>(&'a [u8], bool);
@@ -61,7 +61,7 @@ fn headers_are_the_same_in_every_form() {
     }
     seen.dedup();
     let all = [FileFormat::Rlp, FileFormat::Hex, FileFormat::Json, FileFormat::Era];
-    assert_eq!(seen, all[..if cfg!(feature = "era") { 4 } else { 3 }]);
+    assert_eq!(seen, all);
 }
 
 #[test]
@@ -213,12 +213,11 @@ fn errors_of_the_reader_keep_their_kind() {
     assert_eq!(reader.next_batch(), Err(error));
 }
 
-#[cfg(feature = "era")]
 mod archives {
     use chainsieve::eth::files::{Archive, BlockEntries, EntryKind, body_transactions};
 
     use super::*;
-    use crate::header_files::{data, era1, ere, list};
+    use testkit::eth::header_files::era::{data, era1, ere};
 
     #[test]
     fn entries_of_blocks_come_with_their_numbers() {

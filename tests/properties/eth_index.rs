@@ -6,9 +6,9 @@ use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::eth::scan;
 use chainsieve::simd::Backend;
 
-use crate::linked_headers::linked_headers;
-use crate::rng::Rng;
-use crate::shared_folder::SharedFolder;
+use testkit::Rng;
+use testkit::eth::linked_headers::linked_headers;
+use testkit::eth::shared_folder::SharedFolder;
 
 use alloy_primitives::B256;
 

@@ -91,7 +91,7 @@ proptest! {
         (size, k, tweak, flags) in parameters(),
         seed in any::<u64>(),
     ) {
-        let data = crate::rng::Rng::new(seed).bytes(size);
+        let data = testkit::Rng::new(seed).bytes(size);
         let filter = crate::filter(data.clone(), k, tweak, flags);
         prop_assert_eq!(filter.data(), data);
         prop_assert_eq!((filter.hash_funcs(), filter.tweak(), filter.flags()), (k, tweak, flags));
@@ -150,7 +150,7 @@ proptest! {
         seed in any::<u64>(),
         elements in elements(30),
     ) {
-        let mut rng = crate::rng::Rng::new(seed);
+        let mut rng = testkit::Rng::new(seed);
         let (data, more) = (rng.bytes(size), rng.bytes(size));
         let all = data.iter().zip(&more).map(|(a, b)| a | b).collect();
         let (fewer, all) = (crate::filter(data, k, tweak, flags), crate::filter(all, k, tweak, flags));

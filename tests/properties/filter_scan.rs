@@ -14,7 +14,7 @@ use chainsieve::btc::bip158::scan::{
 use chainsieve::btc::bip158::{GcsParams, filter_hash, filter_key, gcs};
 use chainsieve::simd::Backend;
 
-use crate::rng::Rng;
+use testkit::Rng;
 
 /// Wallets there are from the start; one more comes up on the way.
 const WALLETS: usize = 3;
@@ -229,7 +229,7 @@ impl Run {
             model.apply(wallets, ids);
             ControlFlow::Continue(())
         };
-        let done = if parallel { par_scan(scan, items, found) } else { scan.scan(items, found) };
+        let done = if parallel { scan.par_scan(items, found) } else { scan.scan(items, found) };
         done.expect("in order").is_break()
     }
 
@@ -250,24 +250,6 @@ impl Run {
         }
         found
     }
-}
-
-#[cfg(feature = "rayon")]
-fn par_scan<'a, B>(
-    scan: &mut Scan,
-    items: impl IntoIterator<Item = FilterItem<'a>>,
-    found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
-) -> Result<ControlFlow<B>, ScanError> {
-    scan.par_scan(items, found)
-}
-
-#[cfg(not(feature = "rayon"))]
-fn par_scan<'a, B>(
-    scan: &mut Scan,
-    items: impl IntoIterator<Item = FilterItem<'a>>,
-    found: impl FnMut(Candidate, &mut Wallets) -> ControlFlow<B>,
-) -> Result<ControlFlow<B>, ScanError> {
-    scan.scan(items, found)
 }
 
 /// A chain, its wallets, and what is to be found.
@@ -398,7 +380,7 @@ fn filters_out_of_order_are_refused_and_those_before_count() {
             let found = |_: Candidate, _: &mut Wallets| ControlFlow::<()>::Continue(());
             let scan = &mut run.scan;
             let done = if parallel {
-                par_scan(scan, items.iter().copied(), found)
+                scan.par_scan(items.iter().copied(), found)
             } else {
                 scan.scan(items.iter().copied(), found)
             };

@@ -79,7 +79,7 @@ proptest! {
         if !elements.is_empty() {
             other.extend(repeated.iter().map(|index| index.get(&elements).clone()));
         }
-        let mut rng = crate::rng::Rng::new(shuffle);
+        let mut rng = testkit::Rng::new(shuffle);
         for at in (1..other.len()).rev() {
             other.swap(at, rng.below(at + 1));
         }

@@ -8,7 +8,7 @@ use chainsieve::btc::bip158::{
 use chainsieve::hash::SipKey;
 use chainsieve::simd::Backend;
 
-use crate::rng::Rng;
+use testkit::Rng;
 
 struct Set {
     params: GcsParams,

@@ -9,8 +9,8 @@ use chainsieve::btc::headers::{
 };
 use proptest::prelude::*;
 
-use crate::regtest_headers::{branch, genesis, mine};
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::btc::regtest::{branch, genesis, mine};
 
 const NOW: u32 = u32::MAX;
 

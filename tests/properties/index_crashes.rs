@@ -1,10 +1,10 @@
 //! Whenever the power goes off, and whatever of the unsynced writes and names is left then: what
 //! was acknowledged is there, the rest is there up to some block, and one can go on.
 
-use crate::index_sessions::{Session, check_synced, recovered};
-use crate::made_up_headers::Blocks;
-use crate::recording_storage::{Disk, Recorder};
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::eth::index_sessions::{Session, check_synced, recovered};
+use testkit::eth::made_up_headers::Blocks;
+use testkit::eth::recording_storage::{Disk, Recorder};
 
 /// Crashes a session after each of its operations, and a few recoveries after each of theirs.
 fn crash(
@@ -23,8 +23,7 @@ fn crash(
             let second = recovered(&disk, first, &allowed, blocks);
             if rng.one_in(again) {
                 for done in 0..=second.recorder.done() {
-                    let allowed: std::collections::HashSet<_> =
-                        allowed.union(&second.allowed(done)).copied().collect();
+                    let allowed = [&allowed[..], &second.allowed(done)].concat();
                     for disk in second.recorder.crashes(done, 3, rng) {
                         crashes += 1;
                         check_synced(recovered(&disk, first, &allowed, blocks), blocks);

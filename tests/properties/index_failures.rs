@@ -6,10 +6,10 @@ use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::index::{IndexError, Operation};
 use chainsieve::simd::Backend;
 
-use crate::index_sessions::{Session, check_synced, recovered};
-use crate::made_up_headers::Blocks;
-use crate::recording_storage::{Disk, Failure, Recorder};
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::eth::index_sessions::{Session, check_synced, recovered};
+use testkit::eth::made_up_headers::Blocks;
+use testkit::eth::recording_storage::{Disk, Failure, Recorder};
 
 /// The operation that an error names when a call fails; none where failing is no failure.
 fn operation(call: &str) -> Option<Operation> {
@@ -95,7 +95,7 @@ fn fail_each(sealed: &[HeaderChain], blocks: &mut Blocks, ways: &[(bool, usize)]
             let mut next = Session::open(recorder.clone(), first).expect("opens");
             assert!(allowed.contains(&next.tip));
             next.sync().expect("nothing new, and durable from here on");
-            let (done, allowed) = (recorder.done(), [next.tip].into());
+            let (done, allowed) = (recorder.done(), vec![next.tip]);
             drop(next);
             for disk in recorder.crashes(done, 8, &mut rng) {
                 check_synced(recovered(&disk, first, &allowed, blocks), blocks);

@@ -11,9 +11,9 @@ use chainsieve::eth::index::{Folder, Index, IndexError, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::simd::Backend;
 
-use crate::index_sessions::{check_reader, settings};
-use crate::made_up_headers::{Blocks, VALUES};
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::eth::index_sessions::{check_reader, settings};
+use testkit::eth::made_up_headers::{Blocks, VALUES};
 
 const FOLDER: &str = "CHAINSIEVE_INDEX_FOLDER";
 const SEED: &str = "CHAINSIEVE_INDEX_SEED";

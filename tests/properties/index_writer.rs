@@ -5,10 +5,10 @@ use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::index::{Index, IndexError, Settings, Writer};
 use chainsieve::simd::Backend;
 
-use crate::index_sessions::{Session, check_reader, check_synced, settings};
-use crate::made_up_headers::Blocks;
-use crate::recording_storage::{Disk, Recorder};
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::eth::index_sessions::{Session, check_reader, check_synced, settings};
+use testkit::eth::made_up_headers::Blocks;
+use testkit::eth::recording_storage::{Disk, Recorder};
 
 fn new_session(first: u64) -> Session {
     Session::open(Recorder::default(), first).expect("opens")

@@ -8,10 +8,10 @@ use chainsieve::btc::script::{ScriptType, pushes};
 use chainsieve::simd::Backend;
 use proptest::prelude::*;
 
-use crate::oracle::TestBlock;
-use crate::random_block;
-use crate::random_filters::elements;
-use crate::rng::Rng;
+use testkit::Rng;
+use testkit::btc::oracle::TestBlock;
+use testkit::btc::random_block;
+use testkit::btc::random_filters::elements;
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() }

@@ -2,7 +2,7 @@
 
 use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
 
-use crate::rng::Rng;
+use testkit::Rng;
 
 /// A filter for `elements` at `fpr` with as many random elements of 20 bytes in it.
 fn filled(rng: &mut Rng, elements: u32, fpr: f64) -> BloomFilter {

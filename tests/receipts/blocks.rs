@@ -6,7 +6,7 @@ use alloy_consensus::Header;
 use alloy_primitives::hex;
 use alloy_rlp::Decodable as _;
 
-use crate::corpus_index::corpus_index;
+use testkit::corpus;
 
 /// A block's header and the consensus encodings of its receipts.
 pub(crate) struct RealBlock {
@@ -57,7 +57,7 @@ pub(crate) fn fixtures() -> Vec<RealBlock> {
 /// # Panics
 /// Without a corpus where `CI` is set.
 pub(crate) fn corpus() -> Vec<RealBlock> {
-    let Some((root, files)) = corpus_index("ethereum") else { return Vec::new() };
+    let Some((root, files)) = corpus::index("ethereum") else { return Vec::new() };
     let names = files.iter().map(|file| file["file"].as_str().expect("a name"));
     let blocks: Vec<_> = names
         .filter_map(|name| {

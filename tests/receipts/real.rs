@@ -185,7 +185,6 @@ fn consensus_encodings() {
 }
 
 /// As alloy's providers return receipts: read by its serde and converted, and read by us.
-#[cfg(feature = "alloy-rpc")]
 mod of_alloy {
     use alloy_primitives::Address;
     use alloy_rpc_types_eth::{Log as RpcLog, TransactionReceipt};

@@ -8,10 +8,10 @@ use alloy_primitives::B256;
 use alloy_rlp::{Error as Rlp, Header as RlpHeader};
 use chainsieve::eth::receipts::{BlockReceipts, ReceiptsError};
 
-use crate::allocation::requested_by;
 use crate::blocks::list_of;
 use crate::constructed::{no_bloom, of_every_type, slim};
 use crate::real::json_of;
+use testkit::allocation::requested_by;
 
 type Read = fn(&[u8]) -> Result<BlockReceipts, ReceiptsError>;
 

@@ -8,11 +8,11 @@ use chainsieve::bitcoin::{Block, OutPoint, ScriptBuf, Transaction};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BuildError};
 use serde_json::Value;
 
-use crate::filter_blocks::spent_block;
-use crate::fixtures;
-use crate::gcs_checks::basic_filter_of;
-use crate::naive_gcs::{Coding, basic_elements};
-use crate::oracle::{TestBlock, from_hex};
+use testkit::btc::fixtures;
+use testkit::btc::gcs_cases::basic_filter_of;
+use testkit::btc::naive_gcs::{Coding, basic_elements};
+use testkit::btc::oracle::{TestBlock, from_hex};
+use testkit::btc::spent_block::spent_block;
 
 fn rows(file: &str) -> Vec<Value> {
     serde_json::from_str(&fixtures::read(file)).expect("a list of JSON")

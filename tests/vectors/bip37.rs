@@ -8,10 +8,10 @@ use chainsieve::bitcoin::{OutPoint, PrivateKey, PublicKey, Transaction, Txid, co
 use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
 use serde_json::Value;
 
-use crate::entry_points;
-use crate::fixtures;
-use crate::oracle::{TestBlock, from_hex};
-use crate::slow_bip37::{SlowFilter, outpoint_bytes};
+use testkit::btc::entry_points;
+use testkit::btc::fixtures;
+use testkit::btc::oracle::{TestBlock, from_hex};
+use testkit::btc::slow_bip37::{SlowFilter, outpoint_bytes};
 
 fn vectors() -> Value {
     serde_json::from_str(&fixtures::read("bip37_vectors.json")).expect("JSON")
@@ -229,7 +229,7 @@ fn check_step(both: &mut Both, block: &TestBlock, step: &Value, name: &str) {
             let built = entry_points::merkle_block(block, &outcome);
             assert_eq!(hex::encode(built), str(payload), "{name}: merkleblock by {entry_point}");
         }
-        let built = crate::slow_bip37::tree::merkle_block(&block.block, &by_slow.indices());
+        let built = testkit::btc::slow_bip37::tree::merkle_block(&block.block, &by_slow.indices());
         assert_eq!(hex::encode(built), str(payload), "{name}: slow merkleblock");
         asked += 1;
     }

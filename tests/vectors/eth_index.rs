@@ -13,8 +13,8 @@ use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::simd::Backend;
 
-use crate::eth_fixtures;
-use crate::linked_headers::linked_headers;
+use testkit::eth::fixtures;
+use testkit::eth::linked_headers::linked_headers;
 
 const FIRST: u64 = 1_000_000;
 const SECTION: u64 = 8_192;
@@ -24,7 +24,7 @@ const FORK: u64 = FIRST + SECTION + 11;
 /// Two real filters: 17,686,111 and 17,686,112.
 fn real_blooms() -> [Bloom; 2] {
     [17_686_111, 17_686_112].map(|number| {
-        let (header, _) = eth_fixtures::block(number);
+        let (header, _) = fixtures::block(number);
         let header = HeaderView::decode(&header).expect("a header");
         Bloom::from(*header.logs_bloom().bytes().expect("256 bytes"))
     })

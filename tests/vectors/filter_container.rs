@@ -13,8 +13,8 @@ use chainsieve::btc::bip158::scan::{Cursor, FilterItem, Reason, Scan};
 use chainsieve::btc::bip158::{filter_hash, filter_header};
 use chainsieve::simd::Backend;
 
-use crate::fixtures;
-use crate::oracle::from_hex;
+use testkit::btc::fixtures;
+use testkit::btc::oracle::from_hex;
 
 const GOLDEN: &[u8] = include_bytes!("../../fixtures/bitcoin/filters_mainnet_0-255.cbf");
 

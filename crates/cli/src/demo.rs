@@ -20,7 +20,7 @@ use crate::btc::prove::{difficulty, without_witness};
 use crate::btc::watch::{self, Item};
 use crate::output::{Exit, Page, Report, duration, grouped, rate};
 
-const BLOCK: &str = include_str!("../../../fixtures/bitcoin/blocks/mainnet_757753.json");
+const BLOCK: &str = include_str!("demo/blocks/bitcoin_757753.json");
 /// A wallet with a segwit address, an older one, and a coin that it received before. The null
 /// outpoint is what every coinbase transaction spends, and the coinbase shows the tree's height.
 const WATCHED: [(&str, &str); 4] = [

@@ -5,10 +5,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run is to stop")]
 
-#[path = "../../../benches/timer/mod.rs"]
-#[expect(dead_code, reason = "other benches compare with peers")]
-mod timer;
-
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -17,7 +13,7 @@ use std::{env, fs, process, thread};
 use chainsieve_client::chainsieve::bitcoin::ScriptBuf;
 use chainsieve_client::testnode::Node;
 use chainsieve_client::{Birthday, Builder, Item, Network, News, Protocol, Wallet};
-use timer::Report;
+use testkit::timer::Report;
 
 /// The time that the node takes for a `getdata`.
 const ANSWER: Duration = Duration::from_micros(1_300);

@@ -2,8 +2,6 @@
 
 mod blocks;
 mod compact;
-#[path = "../../../../tests/support/corpus_index.rs"]
-mod corpus_index;
 mod eth;
 mod filter;
 mod filter_build;

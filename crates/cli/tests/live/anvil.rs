@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 
 use crate::ethereum::{Chain, STEPS, Step, logs_of_receipts};
 use crate::harness::{Process, Scene, free_port, live, start_server, wait_for};
-use crate::http_rpc::HttpRpc;
 use crate::peers::{self, Need};
-use crate::rpc_proxy::{Fate, Proxy};
+use testkit::eth::http_rpc::HttpRpc;
+use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(crate) fn tests() -> Vec<Trial> {
     let itself = vec![

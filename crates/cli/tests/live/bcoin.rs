@@ -18,9 +18,9 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::harness::{Process, Scene, free_port, live, loopback, start_server};
-use crate::http_rpc::HttpRpc;
 use crate::peers::{self, Need};
 use crate::regtest::{Branch, History, KINDS, Key, Kind};
+use testkit::eth::http_rpc::HttpRpc;
 
 /// The version bytes of bcoin's own addresses on regtest (Core's are 111 and 196).
 const PUBKEY_HASH: u8 = 60;

@@ -12,11 +12,11 @@ use ureq::Agent;
 
 use crate::bcoin::{Bcoin, address_of};
 use crate::harness::{Process, Scene, free_port, live, loopback, start_server, wait_until};
-use crate::http_rpc::HttpRpc;
 use crate::peers::{self, Need};
 use crate::regtest::{Branch, Kind};
 use crate::served::{Folder, Server};
 use crate::wallet::{self, Wallet};
+use testkit::eth::http_rpc::HttpRpc;
 
 /// Scripts that bcoin has addresses of.
 const KINDS: [Kind; 5] =

@@ -19,8 +19,8 @@ use crate::bcoin::Bcoin;
 use crate::harness::{PATIENCE, Scene, live, wait_until};
 use crate::peers::Need;
 use crate::regtest::{Branch, Event, KINDS, Key, Move};
-use crate::socks_proxy::SocksProxy;
 use crate::wallet::{self, Wallet};
+use testkit::proxy::socks::SocksProxy;
 
 pub(crate) fn tests() -> Vec<Trial> {
     let needs = &[Need::Bcoin];

@@ -7,8 +7,8 @@ use chainsieve::alloy_primitives::Address;
 use serde_json::{Value, json};
 
 use crate::harness::{Process, Scene, free_port, start_server, wait_for};
-use crate::http_rpc::HttpRpc;
 use crate::peers;
+use testkit::eth::http_rpc::HttpRpc;
 
 /// Which one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -12,8 +12,8 @@ use crate::command::{Running, run};
 use crate::ethereum::{Chain, STEPS, Step};
 use crate::harness::{Scene, live, wait_until};
 use crate::peers::Need;
-use crate::rng::Rng;
-use crate::rpc_proxy::{Fate, Proxy};
+use testkit::Rng;
+use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![

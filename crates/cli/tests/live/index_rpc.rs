@@ -13,7 +13,7 @@ use crate::ethereum::{Chain, STEPS, Step};
 use crate::follow::{EXACT, answered, kept};
 use crate::harness::{Scene, live};
 use crate::peers::Need;
-use crate::rpc_proxy::{Fate, Proxy};
+use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![

@@ -1,4 +1,4 @@
-//! Rules for a [`Proxy`](crate::bitcoin_proxy::Proxy): ways in which a peer is not what it should be.
+//! Rules for a [`Proxy`](testkit::proxy::bitcoin::Proxy): ways in which a peer is not what it should be.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use chainsieve::btc::bip37::MerkleBlock;
 use chainsieve::btc::bip157::{BASIC_FILTER, CHECKPOINT_INTERVAL};
 use chainsieve::btc::bip158::BlockFilter;
 
-use crate::bitcoin_proxy::{Fate, Letter, Sender};
 use crate::harness::wait_until;
+use testkit::proxy::bitcoin::{Fate, Letter, Sender};
 
 /// What a proxy does with messages.
 pub(crate) type Rule = Box<dyn FnMut(&Letter<'_>) -> Fate + Send>;

@@ -8,26 +8,19 @@ mod anvil;
 mod bcoin;
 mod bcoin_spv;
 mod bip157_client;
-mod bitcoin_proxy;
 mod client_library;
 mod command;
 mod ethereum;
 mod evm_nodes;
 mod follow;
 mod harness;
-mod http_rpc;
 mod index_rpc;
 mod liars;
 mod peers;
 mod provider_library;
 mod regtest;
-#[expect(dead_code, reason = "other tests use the rest")]
-#[path = "../../../../tests/support/rng.rs"]
-mod rng;
-mod rpc_proxy;
 mod served;
 mod soak;
-mod socks_proxy;
 mod through_liars;
 mod wallet;
 mod watch_served;

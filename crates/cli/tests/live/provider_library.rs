@@ -27,7 +27,7 @@ use crate::ethereum::{Chain, Log, Query, STEPS, runner, script};
 use crate::evm_nodes::{EvmNode, Program};
 use crate::harness::{PATIENCE, Scene, live};
 use crate::peers::Need;
-use crate::rpc_proxy::{Fate, Proxy};
+use testkit::proxy::json_rpc::{Fate, Proxy};
 
 #[path = "../../../provider/examples/verified_scanner.rs"]
 #[expect(dead_code, reason = "its main")]

@@ -10,7 +10,6 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::bcoin::Bcoin;
-use crate::bitcoin_proxy::Proxy;
 use crate::command::{self, Ended};
 use crate::harness::{Scene, live};
 use crate::liars::{self, Count, FalseFilters, Rule};
@@ -18,6 +17,7 @@ use crate::peers::Need;
 use crate::regtest::{Branch, Event, KINDS, Move};
 use crate::served::{Folder, Server};
 use crate::wallet::{self, Wallet};
+use testkit::proxy::bitcoin::Proxy;
 
 /// How the peers of a test come.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use chainsieve_filter::{
 use foldhash::fast::FixedState;
 
 use crate::keys::{self, Turns};
-use crate::timer::Report;
+use testkit::timer::Report;
 
 type Peer = fastbloom::BloomFilter<FixedState>;
 

@@ -10,7 +10,7 @@ use scalable_cuckoo_filter::{ScalableCuckooFilter, ScalableCuckooFilterBuilder};
 use xorf::{BinaryFuse16, Filter as _};
 
 use crate::keys::{self, Turns};
-use crate::timer::Report;
+use testkit::timer::Report;
 
 /// What the scalable filter is not asked about: inserts would take a minute each time.
 const MOST_OF_SCALABLE: usize = 10_000_000;

@@ -7,7 +7,7 @@ use chainsieve_filter::{
 };
 
 use crate::keys;
-use crate::timer::Report;
+use testkit::timer::Report;
 
 /// How many are asked at once.
 const BATCH: usize = 4096;

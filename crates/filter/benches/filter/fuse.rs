@@ -5,7 +5,7 @@ use std::hint::black_box;
 use chainsieve_filter::{BinaryFuse, Filter, FuseFingerprint, KeyHasher};
 
 use crate::keys;
-use crate::timer::Report;
+use testkit::timer::Report;
 
 const SEED: u64 = 1;
 

@@ -1,6 +1,7 @@
 //! The keys of every part: hashes made before anything is timed, and scripts.
 
-use crate::timer::Report;
+use testkit::split_mix;
+use testkit::timer::Report;
 
 /// How many keys the filters are filled with.
 pub(crate) fn sizes(report: &Report) -> Vec<usize> {
@@ -104,12 +105,4 @@ impl Scripts {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index))
     }
-}
-
-/// `SplitMix64`: a permutation of the words.
-fn split_mix(state: u64) -> u64 {
-    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }

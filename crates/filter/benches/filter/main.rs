@@ -8,9 +8,6 @@
     reason = "counts below a thousand million become indices and rates; clocks run forward"
 )]
 
-#[path = "../../../../benches/timer/mod.rs"]
-mod timer;
-
 mod classic;
 mod cuckoo;
 mod dynamic;
@@ -21,7 +18,7 @@ mod split_block;
 mod watch_set;
 
 /// A part's name, and what it measures.
-type Part = (&'static str, fn(&mut timer::Report));
+type Part = (&'static str, fn(&mut testkit::timer::Report));
 
 const PARTS: &[Part] = &[
     // One line each, sorted.
@@ -35,7 +32,7 @@ const PARTS: &[Part] = &[
 ];
 
 fn main() {
-    let mut report = timer::Report::from_args();
+    let mut report = testkit::timer::Report::from_args();
     for (name, run) in PARTS {
         if report.wants(name) {
             run(&mut report);

@@ -7,7 +7,7 @@ use chainsieve_filter::{Filter, KeyHasher, RibbonFilter};
 use xorf::Filter as _;
 
 use crate::keys;
-use crate::timer::Report;
+use testkit::timer::Report;
 
 const SEED: u64 = 1;
 

@@ -15,7 +15,7 @@ use fastbloom::BloomFilter;
 use foldhash::fast::FixedState;
 
 use crate::keys::{self, Scripts, Turns};
-use crate::timer::Report;
+use testkit::timer::Report;
 
 /// How many are asked at once: what fits the first cache beside the filter's lines.
 const BATCH: usize = 4096;

@@ -11,7 +11,7 @@ use chainsieve_filter::{
 };
 
 use crate::keys::{Scripts, sizes};
-use crate::timer::Report;
+use testkit::timer::Report;
 
 /// Outputs of a large block. Each run asks the next one, so that no cache has its lines.
 const BLOCK: usize = 8_000;

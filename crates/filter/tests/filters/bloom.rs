@@ -9,7 +9,7 @@ use chainsieve_filter::{
 };
 use proptest::prelude::*;
 
-use crate::key_families::split_mix;
+use testkit::split_mix;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(7);
 

@@ -7,9 +7,10 @@ use chainsieve_filter::{
     PartitionedBloomFilter, Portable,
 };
 
-use crate::binomial::assert_rate;
 use crate::bloom::hashes;
-use crate::key_families::{Family, SEEDS, split_mix};
+use crate::key_families::{Family, SEEDS};
+use testkit::assert_rate;
+use testkit::split_mix;
 
 /// Keys of a family beyond those inserted.
 fn strangers(family: Family, seed: u64, count: u64) -> impl Iterator<Item = Vec<u8>> {

@@ -6,9 +6,9 @@ use chainsieve_filter::{
     NotContained, Portable, Remove, SizingError, Witness,
 };
 
-use crate::binomial::assert_rate;
 use crate::key_families::{Family, SEEDS};
 use crate::model::Laws;
+use testkit::assert_rate;
 
 /// Blocks, and counters of a key.
 type Size = (u64, u32);

@@ -8,8 +8,9 @@ use chainsieve_filter::{
     MergeError, NotContained, Portable, Remove, SizingError, Witness,
 };
 
-use crate::key_families::{SEEDS, split_mix};
+use crate::key_families::SEEDS;
 use crate::model::Laws;
+use testkit::split_mix;
 
 fn hasher() -> KeyHasher {
     KeyHasher::siphash_1_3([3, 4])

@@ -3,9 +3,9 @@
 
 use chainsieve_filter::{CuckooFilter, CuckooFilter16, Filter, Insert, KeyHasher};
 
-use crate::binomial::assert_rate;
 use crate::cuckoo::hashes;
 use crate::key_families::{Family, SEEDS};
+use testkit::assert_rate;
 
 fn filled<const BITS: u32>(buckets: u64, keys: &[u64], hasher: KeyHasher) -> CuckooFilter<BITS> {
     let mut filter = CuckooFilter::with_buckets(buckets, hasher).expect("memory");

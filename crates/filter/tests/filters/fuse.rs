@@ -8,9 +8,10 @@ use chainsieve_filter::{
 };
 use proptest::prelude::*;
 
-use crate::binomial::assert_rate;
 use crate::golden;
-use crate::key_families::{Family, SEEDS, split_mix};
+use crate::key_families::{Family, SEEDS};
+use testkit::assert_rate;
+use testkit::split_mix;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(7);
 

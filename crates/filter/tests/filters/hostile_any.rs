@@ -8,9 +8,9 @@ use chainsieve_filter::{
     ScalableBloomFilter, SplitBlockFilter256, SplitBlockFilter512,
 };
 
-use crate::allocation::requested_by;
 use crate::golden::mend;
-use crate::key_families::split_mix;
+use testkit::allocation::requested_by;
+use testkit::split_mix;
 
 const HEADER: usize = 64;
 const CHECKSUM: usize = 8;

@@ -1,6 +1,8 @@
 //! Keys of several families, each key of a family another: what users put into filters, and what
 //! weak hashes stumble over.
 
+use testkit::split_mix;
+
 /// Ten seeds for statistics; fixed, so that a test that passes passes.
 pub(crate) const SEEDS: [u64; 10] = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89];
 
@@ -43,14 +45,6 @@ impl Family {
     pub(crate) fn keys(self, seed: u64, range: std::ops::Range<u64>) -> Vec<Vec<u8>> {
         range.map(|index| self.key(seed, index)).collect()
     }
-}
-
-/// `SplitMix64`: a permutation of the words.
-pub(crate) fn split_mix(state: u64) -> u64 {
-    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[test]

@@ -6,10 +6,10 @@ use chainsieve_filter::{
 };
 use proptest::prelude::*;
 
-use crate::binomial::assert_rate;
 use crate::fuse::{batch, golden_keys, hashes};
 use crate::golden;
 use crate::key_families::{Family, SEEDS};
+use testkit::assert_rate;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(7);
 

@@ -11,10 +11,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::binomial::assert_rate;
 use crate::golden;
 use crate::key_families::{Family, SEEDS};
 use crate::model::Laws;
+use testkit::assert_rate;
 
 fn rolling(capacity: u64, fpr: f64, seed: u64) -> RollingBloomFilter {
     RollingBloomFilter::with_fpr(capacity, fpr, KeyHasher::xxh3(seed)).expect("a size")

@@ -5,10 +5,10 @@ use chainsieve_filter::{
     DecodeError, Filter, Insert, KeyHasher, Kind, Portable, ScalableBloomFilter, SizingError,
 };
 
-use crate::binomial::assert_rate;
 use crate::golden;
 use crate::key_families::{Family, SEEDS};
 use crate::model::Laws;
+use testkit::assert_rate;
 
 fn scalable(capacity: u64, fpr: f64, seed: u64) -> ScalableBloomFilter {
     ScalableBloomFilter::with_fpr(capacity, fpr, KeyHasher::xxh3(seed)).expect("a size")

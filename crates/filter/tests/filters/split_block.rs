@@ -8,8 +8,8 @@ use chainsieve_filter::{
 };
 use chainsieve_lanes::simd::Backend;
 
-use crate::key_families::split_mix;
 use crate::model::{Laws, Model};
+use testkit::split_mix;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(0);
 

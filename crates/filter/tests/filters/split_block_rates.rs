@@ -5,8 +5,9 @@ use chainsieve_filter::{
     Bits256, Bits512, BlockShape, Filter, Insert, KeyHasher, SplitBlockFilter, sizing,
 };
 
-use crate::binomial::assert_rate;
-use crate::key_families::{Family, SEEDS, split_mix};
+use crate::key_families::{Family, SEEDS};
+use testkit::assert_rate;
+use testkit::split_mix;
 
 /// Hits among hashes asked in a batch.
 fn hits<B: BlockShape>(filter: &SplitBlockFilter<B>, hashes: &[u64]) -> u64 {

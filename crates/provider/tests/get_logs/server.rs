@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use alloy_consensus::Header;
-use alloy_rlp::Decodable as _;
-use chainsieve::alloy_primitives::{B256, hex};
+use alloy_consensus::ReceiptEnvelope;
+use alloy_consensus::private::alloy_eips::Encodable2718 as _;
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::log::LocatedLog;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::chains::Chain;
-use super::json_rpc;
+use testkit::eth::json_rpc;
+use testkit::eth::log_chains::Chain;
+use testkit::eth::rpc_methods::{self, BlockId, RpcBlock};
 
 /// The calls that came to all servers.
 pub(super) static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -26,9 +27,9 @@ struct Shared {
 struct Block {
     number: u64,
     hash: B256,
-    rlp: String,
-    json: Value,
-    receipts: Value,
+    header: Vec<u8>,
+    transactions: Vec<B256>,
+    receipts: Vec<Vec<u8>>,
     logs: Vec<LocatedLog>,
 }
 
@@ -41,22 +42,12 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn start(chain: &Chain) -> Self {
         let blocks = chain.blocks().map(|(block, body)| {
-            let header = Header::decode(&mut block.header.as_slice()).expect("a header");
-            let mut json = serde_json::to_value(&header).expect("JSON");
-            json["hash"] = json!(block.hash);
-            json["transactions"] = json!(body.hashes);
-            let receipts = body.envelopes.iter().map(|envelope| {
-                let mut bytes = Vec::new();
-                alloy_consensus::private::alloy_eips::Encodable2718::encode_2718(
-                    envelope, &mut bytes,
-                );
-                json!(hex::encode_prefixed(bytes))
-            });
+            let receipts = body.envelopes.iter().map(ReceiptEnvelope::encoded_2718);
             Block {
                 number: block.number,
                 hash: block.hash,
-                rlp: hex::encode_prefixed(&block.header),
-                json,
+                header: block.header.clone(),
+                transactions: body.hashes.clone(),
                 receipts: receipts.collect(),
                 logs: block.logs.clone(),
             }
@@ -83,39 +74,34 @@ impl Shared {
     /// What a method returns; `None` if there is no such method.
     fn result(&self, method: &str, params: &Value) -> Option<Value> {
         CALLS.fetch_add(1, Ordering::Relaxed);
-        let of_block = |part: fn(&Block) -> Value| self.at(&params[0]).map_or(Value::Null, part);
-        Some(match method {
-            "eth_chainId" => json!("0x539"),
-            "debug_getRawHeader" => of_block(|block| json!(block.rlp)),
-            "eth_getBlockByNumber" | "eth_getBlockByHash" => of_block(|block| block.json.clone()),
-            "debug_getRawReceipts" => of_block(|block| block.receipts.clone()),
-            "eth_getLogs" => self.logs(&params[0]),
-            _ => return None,
+        if method == "eth_getLogs" {
+            return Some(self.logs(&params[0]));
+        }
+        rpc_methods::result(method, params, |tag| {
+            self.at(tag).map(|block| RpcBlock {
+                header_rlp: &block.header,
+                hash: block.hash,
+                transactions: block.transactions.clone(),
+                receipts: block.receipts.clone(),
+            })
         })
     }
 
     fn at(&self, tag: &Value) -> Option<&Block> {
-        let first = self.blocks.first()?.number;
-        let by_number =
-            |number: u64| self.blocks.get(usize::try_from(number.checked_sub(first)?).ok()?);
-        match tag.as_str()? {
-            "latest" | "safe" | "finalized" => self.blocks.last(),
-            "earliest" => self.blocks.first(),
-            hash if hash.len() == 66 => {
-                self.blocks.get(*self.by_hash.get(&hash.parse::<B256>().ok()?)?)
+        match BlockId::of(tag)? {
+            BlockId::Tag("latest" | "safe" | "finalized") => self.blocks.last(),
+            BlockId::Tag("earliest") => self.blocks.first(),
+            BlockId::Tag(_) => None,
+            BlockId::Hash(hash) => self.blocks.get(*self.by_hash.get(&hash)?),
+            BlockId::Number(number) => {
+                let first = self.blocks.first()?.number;
+                self.blocks.get(usize::try_from(number.checked_sub(first)?).ok()?)
             }
-            number => by_number(u64::from_str_radix(number.strip_prefix("0x")?, 16).ok()?),
         }
     }
 
     fn logs(&self, filter: &Value) -> Value {
-        let number = |tag: &Value| self.at(tag).map_or(u64::MAX, |block| block.number);
-        let range = if filter["blockHash"].is_null() {
-            number(&filter["fromBlock"])..=number(&filter["toBlock"])
-        } else {
-            let number = number(&filter["blockHash"]);
-            number..=number
-        };
+        let range = rpc_methods::range(filter, |tag| self.at(tag).map(|block| block.number));
         let answer = self.answer.lock().expect("no panic holds it");
         let logs = self.blocks.iter().filter(|block| range.contains(&block.number));
         let logs = logs.flat_map(|block| &block.logs);

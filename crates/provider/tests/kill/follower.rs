@@ -9,8 +9,8 @@ use chainsieve_provider::{Cursor, LogQuery, Provider, Update};
 use serde::{Deserialize, Serialize};
 
 use super::records::{BLOCKS, CURSOR, FROM, Keeper, LOG, NONE, REMOVED, Records, STARTED};
-use super::rng::Rng;
-use super::world::ASKED;
+use testkit::Rng;
+use testkit::eth::world::ASKED;
 
 /// Microseconds of the longest pause.
 const PAUSE: usize = 1_500;

@@ -8,7 +8,7 @@ use chainsieve::eth::log::LocatedLog;
 
 use super::follower::Task;
 use super::records::{BLOCKS, CURSOR, FROM, Keeper, LOG, NONE, REMOVED, STARTED, lines};
-use super::world::{ASKED, Key, World};
+use testkit::eth::world::{ASKED, Key, World};
 
 /// How often what came.
 #[derive(Debug, Default)]

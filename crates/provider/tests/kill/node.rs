@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use chainsieve::alloy_primitives::B256;
 use serde_json::Value;
 
-use super::json_rpc;
-use super::rng::Rng;
-use super::world::{World, WorldBlock};
-use super::world_rpc;
+use testkit::Rng;
+use testkit::eth::json_rpc;
+use testkit::eth::rpc_methods::{self, BlockId};
+use testkit::eth::world::{World, WorldBlock};
 
 /// No reorganisation goes further back from the highest head that there ever was.
 const DEEPEST: usize = 9;
@@ -89,19 +88,19 @@ impl Chain {
 
     fn result(&mut self, method: &str, params: &Value) -> Option<Value> {
         self.requests += 1;
-        world_rpc::result(method, params, |tag| self.at(tag))
+        rpc_methods::result(method, params, |tag| self.at(tag).map(Into::into))
     }
 
     fn at(&self, tag: &Value) -> Option<&WorldBlock> {
-        match tag.as_str()? {
-            "latest" => self.world.at(self.world.head().number),
-            "finalized" => self.world.at(self.world.finalized().number),
-            hash if hash.len() == 66 => {
-                let hash: B256 = hash.parse().ok()?;
-                // Of what left its chain the node has neither headers nor receipts.
+        match BlockId::of(tag)? {
+            BlockId::Tag("latest") => self.world.at(self.world.head().number),
+            BlockId::Tag("finalized") => self.world.at(self.world.finalized().number),
+            BlockId::Tag(_) => None,
+            // Of what left its chain the node has neither headers nor receipts.
+            BlockId::Hash(hash) => {
                 self.world.canonical.contains(&hash).then(|| &self.world.blocks[&hash])
             }
-            number => self.world.at(u64::from_str_radix(number.strip_prefix("0x")?, 16).ok()?),
+            BlockId::Number(number) => self.world.at(number),
         }
     }
 }

@@ -3,9 +3,9 @@
 use chainsieve::alloy_primitives::{B256, hex};
 use serde_json::{Value, json};
 
-use super::json_rpc::{self, Sent};
-use super::world::{ASKED, World, WorldBlock};
-use super::world_rpc;
+use testkit::eth::json_rpc::{self, Sent};
+use testkit::eth::rpc_methods::{self, BlockId};
+use testkit::eth::world::{ASKED, World, WorldBlock};
 
 /// A node's chain, from block 0 on.
 #[derive(Clone)]
@@ -31,25 +31,19 @@ impl Chain {
     }
 
     fn at(&self, tag: &Value) -> Option<&WorldBlock> {
-        match tag.as_str()? {
-            "latest" | "finalized" => self.blocks.last(),
-            hash if hash.len() == 66 => {
-                let hash: B256 = hash.parse().ok()?;
+        match BlockId::of(tag)? {
+            BlockId::Tag("latest" | "finalized") => self.blocks.last(),
+            BlockId::Tag(_) => None,
+            BlockId::Hash(hash) => {
                 self.blocks.iter().chain(&self.others).find(|block| block.at.hash == hash)
             }
-            number => self.blocks.get(usize::from_str_radix(number.strip_prefix("0x")?, 16).ok()?),
+            BlockId::Number(number) => self.blocks.get(usize::try_from(number).ok()?),
         }
     }
 
     /// The logs that are asked about in the blocks of a filter.
     pub(super) fn logs(&self, filter: &Value) -> Vec<Value> {
-        let number = |tag: &Value| self.at(tag).map_or(u64::MAX, |block| block.at.number);
-        let range = if filter["blockHash"].is_null() {
-            number(&filter["fromBlock"])..=number(&filter["toBlock"])
-        } else {
-            let number = number(&filter["blockHash"]);
-            number..=number
-        };
+        let range = rpc_methods::range(filter, |tag| self.at(tag).map(|block| block.at.number));
         let blocks = self.blocks.iter().filter(|block| range.contains(&block.at.number));
         let logs = blocks.flat_map(|block| {
             block.asked.iter().map(|(index, data)| {
@@ -74,7 +68,7 @@ impl Chain {
         if method == "eth_getLogs" {
             return Sent::Result(self.logs(&params[0]).into());
         }
-        match world_rpc::result(method, params, |tag| self.at(tag)) {
+        match rpc_methods::result(method, params, |tag| self.at(tag).map(Into::into)) {
             Some(result) => Sent::Result(result),
             None => Sent::Error(-32601, "the method does not exist/is not available"),
         }

@@ -59,7 +59,7 @@ fn stats_of_full_and_empty_filters() {
 /// The archive of blocks 0 to 8191, read whole.
 #[test]
 fn epoch_0_of_the_chain() {
-    let Some((corpus, _)) = corpus_index::corpus_index("ethereum") else { return };
+    let Some((corpus, _)) = testkit::corpus::index("ethereum") else { return };
     let path = corpus.join("mainnet/era1/mainnet-00000-5ec1ffb8.era1");
     let path = path.to_str().expect("text");
     let json = json_of(&["eth", "stats", path], YES);

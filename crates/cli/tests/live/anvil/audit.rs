@@ -8,7 +8,7 @@ use crate::command::{self, Ended};
 use crate::ethereum::{Chain, Query, STEPS};
 use crate::harness::{Scene, live};
 use crate::peers::Need;
-use crate::rpc_proxy::{Fate, Proxy};
+use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(super) fn tests() -> Vec<Trial> {
     let needs = &[Need::Anvil];

@@ -12,9 +12,9 @@ use super::audit::{audit, shapes};
 use super::{Anvil, number};
 use crate::ethereum::Query;
 use crate::harness::{Scene, live};
-use crate::http_rpc::HttpRpc;
 use crate::peers::Need;
-use crate::rpc_proxy::{Fate, Proxy};
+use testkit::eth::http_rpc::HttpRpc;
+use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(super) fn tests() -> Vec<Trial> {
     vec![live("anvil_branch_that_is_made_up_fails_at_the_anchor", &[Need::Anvil], made_up)]

@@ -10,7 +10,7 @@ use super::number;
 use crate::ethereum::Query;
 use crate::harness::{Scene, live};
 use crate::peers::Need;
-use crate::rpc_proxy::{Fate, Proxy};
+use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(super) fn tests() -> Vec<Trial> {
     let needs = &[Need::Anvil];

@@ -12,7 +12,7 @@ use super::{Anvil, number};
 use crate::ethereum::{Query, is_in_receipt, receipt_of_proof};
 use crate::harness::{Scene, live};
 use crate::peers::Need;
-use crate::rpc_proxy::{Fate, Proxy};
+use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(super) fn tests() -> Vec<Trial> {
     let needs = &[Need::Anvil];

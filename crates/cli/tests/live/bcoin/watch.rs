@@ -14,7 +14,7 @@ use crate::command::{self, Running};
 use crate::harness::{Scene, live};
 use crate::peers::Need;
 use crate::regtest::{Branch, Coin, Event, History, KINDS, Key, Kind, reported};
-use crate::rng::Rng;
+use testkit::Rng;
 
 pub(super) fn tests() -> Vec<Trial> {
     let needs = &[Need::Bcoin];

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Log, creation_with, runner, script};
 use crate::anvil::Anvil;
-use crate::rng::Rng;
+use testkit::Rng;
 
 /// A chain under way: the runners, the topics that come back, and the random numbers.
 pub(crate) struct Chain {

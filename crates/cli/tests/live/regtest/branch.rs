@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chainsieve::bitcoin::absolute::LockTime;
-use chainsieve::bitcoin::block::{Header, Version};
 use chainsieve::bitcoin::consensus::serialize;
 use chainsieve::bitcoin::hashes::{Hash as _, hash160};
 use chainsieve::bitcoin::opcodes::all::OP_DROP;
 use chainsieve::bitcoin::script::{Builder, PushBytesBuf};
 use chainsieve::bitcoin::{
-    Amount, Block, BlockHash, CompactTarget, OutPoint, PubkeyHash, ScriptBuf, ScriptHash, Sequence,
-    Transaction, TxIn, TxMerkleNode, TxOut, WPubkeyHash, Witness, transaction,
+    Amount, Block, BlockHash, OutPoint, PubkeyHash, ScriptBuf, ScriptHash, Transaction, TxOut,
+    WPubkeyHash,
 };
+use testkit::btc::regtest;
 
 use super::{Coin, Key, Kind};
 use crate::bcoin::Bcoin;
@@ -42,14 +41,7 @@ fn open(unique: OutPoint) -> ScriptBuf {
 }
 
 fn spend(coin: &OpenCoin, output: Vec<TxOut>) -> Transaction {
-    let input = vec![TxIn {
-        previous_output: coin.outpoint,
-        script_sig: ScriptBuf::new(),
-        sequence: Sequence::MAX,
-        witness: Witness::new(),
-    }];
-    let version = transaction::Version::TWO;
-    Transaction { version, lock_time: LockTime::ZERO, input, output }
+    regtest::transaction(vec![regtest::input(coin.outpoint)], output)
 }
 
 /// The end of a chain, and coins to spend on it.
@@ -166,49 +158,13 @@ impl Branch {
     pub(crate) fn mine(&mut self, transactions: Vec<Transaction>) -> Block {
         self.height += 1;
         self.time += 1;
-        let mut txdata = vec![self.coinbase()];
+        // 1 satoshi, so that no halving matters.
+        let reward = self.stranger.output(Kind::P2pkh, 1);
+        let coinbase = regtest::coinbase(self.height, self.number.to_le_bytes(), vec![reward]);
+        let mut txdata = vec![coinbase];
         txdata.extend(transactions);
-        let header = Header {
-            version: Version::from_consensus(0x2000_0003),
-            prev_blockhash: self.tip,
-            merkle_root: TxMerkleNode::all_zeros(),
-            time: self.time,
-            bits: CompactTarget::from_consensus(0x207f_ffff),
-            nonce: 0,
-        };
-        let mut block = Block { header, txdata };
-        let reserved = [0; 32];
-        let root = block.witness_root().expect("transactions");
-        let commitment = Block::compute_witness_commitment(&root, &reserved);
-        let mut bytes = vec![0xaa, 0x21, 0xa9, 0xed];
-        bytes.extend_from_slice(commitment.as_byte_array());
-        let bytes: PushBytesBuf = bytes.try_into().expect("short");
-        block.txdata[0]
-            .output
-            .push(TxOut { value: Amount::ZERO, script_pubkey: ScriptBuf::new_op_return(bytes) });
-        block.txdata[0].input[0].witness = Witness::from_slice(&[reserved]);
-        block.header.merkle_root = block.compute_merkle_root().expect("transactions");
-        while !block.header.target().is_met_by(block.block_hash()) {
-            block.header.nonce += 1;
-        }
+        let block = regtest::block(self.tip, self.time, txdata);
         self.tip = block.block_hash();
         block
-    }
-
-    /// A reward of 1 satoshi, so that no halving matters, and the height in the input's script.
-    fn coinbase(&self) -> Transaction {
-        let script_sig =
-            Builder::new().push_int(self.height.into()).push_slice(self.number.to_le_bytes());
-        Transaction {
-            version: transaction::Version::TWO,
-            lock_time: LockTime::ZERO,
-            input: vec![TxIn {
-                previous_output: OutPoint::null(),
-                script_sig: script_sig.into_script(),
-                sequence: Sequence::MAX,
-                witness: Witness::new(),
-            }],
-            output: vec![self.stranger.output(Kind::P2pkh, 1)],
-        }
     }
 }

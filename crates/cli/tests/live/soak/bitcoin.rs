@@ -10,8 +10,8 @@ use super::{Figures, Times};
 use crate::bcoin::{Bcoin, Purse};
 use crate::harness::Scene;
 use crate::regtest::{Branch, KINDS, reported};
-use crate::rng::Rng;
 use crate::served::{Folder, Server};
+use testkit::Rng;
 
 /// The deepest reorganisation.
 const DEEPEST: usize = 4;

@@ -10,8 +10,8 @@ use crate::anvil::Anvil;
 use crate::ethereum::{Chain, STEPS};
 use crate::follow::{answered, kept};
 use crate::harness::Scene;
-use crate::rng::Rng;
-use crate::rpc_proxy::{Fate, Proxy};
+use testkit::Rng;
+use testkit::proxy::json_rpc::{Fate, Proxy};
 
 /// One request of so many fails.
 const FAILING: u64 = 25;

@@ -2,8 +2,9 @@
 
 use chainsieve_filter::{KeyHasher, Probe, WatchSet, WatchSetBuilder};
 
-use crate::binomial::assert_rate;
-use crate::key_families::{Family, SEEDS, split_mix};
+use crate::key_families::{Family, SEEDS};
+use testkit::assert_rate;
+use testkit::split_mix;
 
 /// Hits among strangers `from..to`, by batches of hashes. The keys themselves are never asked
 /// for by filters.

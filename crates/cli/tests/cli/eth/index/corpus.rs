@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn every_run_of_headers_and_the_first_epoch() {
-    let Some((corpus, files)) = corpus_index::corpus_index("ethereum") else { return };
+    let Some((corpus, files)) = testkit::corpus::index("ethereum") else { return };
     let of_headers = |file: &&Value| {
         let name = text(&file["file"]);
         name.contains("/header_runs/") || name.contains("/era1/")

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use chainsieve::alloy_primitives::{Address, Bloom, BloomInput};
 
+use testkit::eth::linked_headers::linked_rlp;
+
 use super::*;
 use crate::compact::Folder;
 
@@ -38,18 +40,12 @@ fn every(period: u64) -> Address {
 
 const PERIODS: [u64; 5] = [2, 7, 100, 3000, 8193];
 
-/// Made-up headers: the fields of a real one, with numbers, links, filters, gas and times of their
-/// own. `salt` makes another branch.
+/// Made-up headers with filters of their own. `salt` makes another branch.
 fn made_up(first: u64, count: u64, parent: B256, salt: u64) -> Vec<Vec<u8>> {
-    let mut fields = items(&Block::read(FIRST).header);
-    let minimal = |number: u64| {
-        let digits = number.to_be_bytes();
-        let zeros = digits.iter().take_while(|byte| **byte == 0).count();
-        write::string(&digits[zeros..])
-    };
-    let mut parent = parent;
-    let mut headers = Vec::new();
-    for number in first..first + count {
+    let bloom = |number: u64| {
+        if number % 5000 == 4321 {
+            return Bloom::repeat_byte(0xff);
+        }
         let mut bloom = Bloom::ZERO;
         for period in PERIODS.into_iter().filter(|period| number.is_multiple_of(*period)) {
             bloom.accrue(BloomInput::Raw(every(period).as_slice()));
@@ -58,19 +54,9 @@ fn made_up(first: u64, count: u64, parent: B256, salt: u64) -> Vec<Vec<u8>> {
             let value = [number.to_be_bytes(), other.to_be_bytes(), salt.to_be_bytes()].concat();
             bloom.accrue(BloomInput::Raw(&value));
         }
-        if number % 5000 == 4321 {
-            bloom = Bloom::repeat_byte(0xff);
-        }
-        fields[0] = write::string(parent.as_slice());
-        fields[6] = write::string(bloom.as_slice());
-        fields[8] = minimal(number);
-        fields[10] = minimal(number * 7919 % 30_000_000);
-        fields[11] = minimal(1_700_000_000 + 12 * number + salt);
-        let header = write::list(&fields);
-        parent = keccak256(&header);
-        headers.push(header);
-    }
-    headers
+        bloom
+    };
+    linked_rlp(first, parent, salt, (first..first + count).map(bloom))
 }
 
 /// The number from which on made-up chains go.

@@ -1,0 +1,113 @@
+//! Every filter of the corpus through a provider, over a server that answers `eth_getLogs` as
+//! go-ethereum and as alloy read the filter: the logs out of receipts are those that either
+//! selects, and an answer by the same reading is proven complete.
+
+mod server;
+
+use chainsieve::eth::audit::Status;
+use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
+use chainsieve::eth::log_query::{LogQuery, Semantics};
+use chainsieve_provider::{FetchError, LogsError, Provider};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use server::Server;
+use testkit::eth::log_chains::Corpus;
+
+#[derive(Deserialize)]
+struct Case<'a> {
+    id: String,
+    chain: String,
+    #[serde(borrow)]
+    filter: &'a RawValue,
+    expect: Expected,
+    alloy: Option<Expected>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Expected {
+    /// Block and index in the block of each log.
+    Logs(Vec<[u64; 2]>),
+    Error(String),
+}
+
+/// Answers that are audited again with a log less.
+const FEW: usize = 20;
+
+#[test]
+fn every_filter_by_either_reading() {
+    let Some(corpus) = Corpus::open() else { return };
+    let text = corpus.text("queries/cases.jsonl");
+    let cases: Vec<Case<'_>> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
+    assert_eq!(cases.len(), 335);
+    let (mut proven, mut complete, mut refused) = (0, 0, 0);
+    for (name, chain) in &corpus.chains {
+        let server = Server::start(chain);
+        for semantics in [Semantics::Geth, Semantics::Alloy] {
+            let profile =
+                ChainProfile::assumed("test", BloomSoundness::Exact, ReceiptsScope::EveryLog);
+            let provider = Provider::builder()
+                .url(&server.url())
+                .profile(profile)
+                .semantics(semantics)
+                .retries(0)
+                .anchor(chain.run.tip())
+                .build()
+                .expect("it is set up");
+            let of_chain = cases.iter().enumerate().filter(|(_, case)| case.chain == *name);
+            for (index, case) in of_chain {
+                let at = format!("{}, {semantics:?}", case.id);
+                let own = if semantics == Semantics::Alloy { case.alloy.as_ref() } else { None };
+                let expected = own.unwrap_or(&case.expect);
+                let query = LogQuery::from_json(case.filter.get(), semantics);
+                let (query, places) = match (query, expected) {
+                    (Ok(query), Expected::Logs(places)) => (query, places),
+                    (Ok(query), Expected::Error(said)) => {
+                        let failed = provider.logs(&query).map(|proven| proven.logs);
+                        let is_of_blocks = matches!(
+                            failed,
+                            Err(LogsError::Fetch(
+                                FetchError::Blocks(_) | FetchError::UnknownBlock(_)
+                            ))
+                        );
+                        assert!(is_of_blocks, "{at}: {failed:?}, expected {said}");
+                        refused += 1;
+                        continue;
+                    }
+                    (Err(_), Expected::Error(_)) => {
+                        refused += 1;
+                        continue;
+                    }
+                    (Err(error), Expected::Logs(_)) => panic!("{at}: {error}"),
+                };
+                server.answer(places);
+                let found = provider.logs(&query).unwrap_or_else(|error| panic!("{at}: {error}"));
+                let found_at: Vec<_> =
+                    found.logs.iter().map(|log| [log.block_number, log.log_index]).collect();
+                assert_eq!(found_at, *places, "{at}");
+                proven += 1;
+                // Some have megabytes of logs: where both readings are one, either is audited.
+                let is_turn = index.is_multiple_of(2) == (semantics == Semantics::Geth);
+                if case.alloy.is_none() && !is_turn {
+                    continue;
+                }
+                let audited =
+                    provider.audit(&query).unwrap_or_else(|error| panic!("{at}: {error}"));
+                let report = &audited.reports[0];
+                assert_eq!(report.status(), Status::Complete, "{at}: {:?}", report.findings);
+                complete += 1;
+                if let Some((_, others)) = places.split_last().filter(|(_, it)| it.len() < FEW) {
+                    server.answer(others);
+                    let audited = provider.audit(&query).expect("an answer");
+                    // With nodes of the other reading about, a log that only one of them selects is
+                    // no proof of a lie.
+                    assert_ne!(audited.reports[0].status(), Status::Complete, "{at}");
+                }
+            }
+        }
+    }
+    assert_eq!((proven, complete, refused), (606, 345, 64));
+    assert!(server::CALLS.load(std::sync::atomic::Ordering::Relaxed) > 1_000);
+}

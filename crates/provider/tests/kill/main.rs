@@ -1,0 +1,249 @@
+//! A process that follows logs is killed at any moment, again and again, while the chain grows and
+//! has reorganisations. From its cursor the next process goes on: every log comes at least once,
+//! none is invented, and a log of a block that left the chain comes again as removed. With a cursor
+//! that the reader keeps in one transaction with the logs, each comes exactly once.
+
+mod follower;
+mod law;
+mod node;
+mod records;
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use chainsieve::eth::header::BlockRef;
+
+use follower::Task;
+use law::Tally;
+use node::Node;
+use records::{BLOCKS, Keeper, REMOVED, lines};
+use testkit::Rng;
+
+/// The blocks that the follower keeps: more than leave the chain at a time.
+const KEEP: usize = 16;
+/// Chains that each way of keeping the cursor is tried on, and the kills on each.
+const CHAINS: u64 = 3;
+const KILLS: usize = 21;
+/// Steps of the process up to which it may stand still.
+const HALT: usize = 60;
+/// Far longer than anything takes.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+const TASK: &str = "CHAINSIEVE_FOLLOWER_TASK";
+
+#[test]
+fn cursor_file_of_the_crate() {
+    chains(Keeper::Crate);
+}
+
+/// Nothing is repeated: the law refuses it.
+#[test]
+fn cursor_that_the_reader_keeps() {
+    chains(Keeper::Reader);
+}
+
+/// Follows until it is killed.
+#[test]
+#[ignore = "a process of other tests"]
+fn follower_process() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    follower::follow(&serde_json::from_str(&task).expect("a task"));
+}
+
+fn chains(keeper: Keeper) {
+    let mut sum = Tally::default();
+    for seed in 0..CHAINS {
+        let mut run = Run::begin(keeper, seed);
+        for _ in 0..KILLS {
+            run.life();
+        }
+        let tally = run.end();
+        // At least one log for each time that everything was given out.
+        assert!(tally.delivered > KILLS / 5 && tally.removed > 0, "{tally:?}");
+        sum.started += tally.started;
+        sum.delivered += tally.delivered;
+        sum.removed += tally.removed;
+        sum.repeated += tally.repeated;
+    }
+    println!("{keeper:?}: {sum:?}");
+}
+
+/// A folder that goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A chain, and the processes that follow it one after the other.
+struct Run {
+    node: Node,
+    task: Task,
+    rng: Rng,
+    kills: usize,
+    folder: Folder,
+}
+
+impl Run {
+    fn begin(keeper: Keeper, seed: u64) -> Self {
+        let name = format!("chainsieve-kill-{}-{keeper:?}-{seed}", std::process::id());
+        let folder = Folder(std::env::temp_dir().join(name));
+        let _ = fs::remove_dir_all(&folder.0);
+        fs::create_dir_all(&folder.0).expect("a folder");
+        let node = Node::start(seed);
+        let task = Task {
+            url: node.url.clone(),
+            folder: folder.0.clone(),
+            keeper,
+            from: [Some(0), None, Some(7)][usize::try_from(seed % 3).expect("below 3")],
+            confirmations: seed % 2 * 2,
+            seed: 0,
+            halt: None,
+        };
+        Self { node, task, rng: Rng::new(seed ^ 0x6b69_6c6c), kills: 0, folder }
+    }
+
+    /// A process from its start to its kill.
+    fn life(&mut self) {
+        let kind = self.kills % 5;
+        self.task.halt = (kind == 3).then(|| self.rng.below(HALT));
+        let mut process = self.start();
+        match kind {
+            // Before its first request, or shortly after.
+            0 => self.pause(20_000),
+            // Before a step that is drawn. The chain changes until it comes to that.
+            3 => {
+                let halted = self.task.halted();
+                while !halted.exists() {
+                    self.node.chain().change();
+                    let requests = self.requests() + 6;
+                    process.wait_until(|| halted.exists() || self.requests() >= requests);
+                }
+                fs::remove_file(halted).expect("removed");
+            }
+            4 => {
+                self.node.chain().outgrow(self.task.confirmations);
+                self.settle(&mut process);
+            }
+            _ => {
+                for _ in 0..self.rng.below(6) {
+                    self.node.chain().change();
+                    let requests = self.requests() + self.rng.below(12);
+                    process.wait_until(|| self.requests() >= requests);
+                }
+                self.pause(4_000);
+            }
+        }
+        process.kill();
+        self.kills += 1;
+        if kind == 4 {
+            self.node.chain().take_back(self.task.confirmations);
+        }
+        // Nobody follows.
+        for _ in 0..self.rng.below(3) {
+            self.node.chain().change();
+        }
+    }
+
+    /// The last process comes to the end, and the law holds for all of them.
+    fn end(mut self) -> Tally {
+        self.task.halt = None;
+        self.node.chain().outgrow(self.task.confirmations);
+        let mut process = self.start();
+        let last = self.settle(&mut process);
+        process.kill();
+        let text = fs::read_to_string(self.task.records()).expect("records");
+        let chain = self.node.chain();
+        let tally = law::check(&text, &self.task, &chain.world, last);
+        drop(chain);
+        drop(self.folder);
+        tally
+    }
+
+    fn start(&mut self) -> Process {
+        self.task.seed = self.rng.u64();
+        Process::start(&self.task)
+    }
+
+    fn requests(&self) -> usize {
+        self.node.chain().requests
+    }
+
+    /// Waits until everything is given out. Returns the last block.
+    fn settle(&self, process: &mut Process) -> BlockRef {
+        let last = {
+            let world = &self.node.chain().world;
+            let number = world.head().number - self.task.confirmations;
+            world.at(number).expect("a block").at
+        };
+        let hash = last.hash.to_string();
+        process.wait_until(|| {
+            let text = fs::read_to_string(self.task.records()).unwrap_or_default();
+            let is_end = |(word, _): &(&str, &str)| [BLOCKS, REMOVED].contains(word);
+            let end = lines(&text, self.task.keeper).rfind(is_end);
+            end.is_some_and(|(_, rest)| rest == hash)
+        });
+        last
+    }
+
+    fn pause(&mut self, longest: usize) {
+        std::thread::sleep(Duration::from_micros(self.rng.below(longest) as u64));
+    }
+}
+
+/// This program in another process, as [`follower_process`].
+struct Process {
+    child: Child,
+    stderr: PathBuf,
+}
+
+impl Process {
+    fn start(task: &Task) -> Self {
+        let stderr = task.folder.join("stderr");
+        let child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "follower_process", "--ignored", "--nocapture"])
+            .env(TASK, serde_json::to_string(task).expect("JSON"))
+            .stdout(Stdio::null())
+            .stderr(File::create(&stderr).expect("a file"))
+            .spawn()
+            .expect("starts");
+        Self { child, stderr }
+    }
+
+    /// Waits for something that comes while the process runs.
+    fn wait_until(&mut self, is_there: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_there() {
+            self.must_run();
+            assert!(began.elapsed() < PATIENCE, "it does not come\n{}", self.stderr());
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    fn must_run(&mut self) {
+        let ended = self.child.try_wait().expect("asked");
+        assert!(ended.is_none(), "the process ended by itself\n{}", self.stderr());
+    }
+
+    fn stderr(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// SIGKILL, where there are signals.
+    fn kill(mut self) {
+        self.must_run();
+        self.child.kill().expect("killed");
+        self.child.wait().expect("gone");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,204 @@
+//! What is true: a tree of blocks with their filters, and what in it is the wallet's.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use chainsieve::bitcoin::bip158;
+use chainsieve::bitcoin::block::Header;
+use chainsieve::bitcoin::constants::genesis_block;
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::bitcoin::{
+    Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, Transaction, TxIn, TxOut, Txid,
+};
+
+use crate::Rng;
+use crate::btc::coins::{self, Coin};
+use crate::btc::regtest;
+
+/// A time after that of every block, in Unix seconds.
+pub const NOW: u32 = 1_700_000_000;
+/// Coins that are kept to be spent; the others are left alone for ever.
+const UNSPENT: usize = 24;
+
+/// A block with what belongs to it.
+pub struct WorldBlock {
+    pub height: u32,
+    pub hash: BlockHash,
+    pub block: Block,
+    /// By `bitcoin`'s own writer.
+    pub filter: Vec<u8>,
+    /// What the filter holds, once or more each.
+    pub elements: Vec<ScriptBuf>,
+    /// Whether the filter holds a script of the wallet.
+    pub matches: bool,
+    pub parent: usize,
+    /// What can be spent behind it.
+    unspent: Vec<(OutPoint, Coin)>,
+}
+
+/// All blocks, by number: genesis is 0.
+pub struct World {
+    pub blocks: Vec<WorldBlock>,
+    pub by_hash: HashMap<BlockHash, usize>,
+    /// What the wallet looks for.
+    pub wallet: Vec<ScriptBuf>,
+    own: Vec<Coin>,
+    strangers: Vec<Coin>,
+    rng: Rng,
+}
+
+impl World {
+    /// Genesis alone.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let (own, strangers) = (coins::wallet(&mut rng), coins::strangers(&mut rng));
+        let wallet = own.iter().map(Coin::script_pubkey).collect();
+        let mut world =
+            Self { blocks: Vec::new(), by_hash: HashMap::new(), wallet, own, strangers, rng };
+        world.add(genesis_block(Network::Regtest), 0, &BTreeMap::new(), Vec::new());
+        world
+    }
+
+    /// Mines `count` blocks on top of block number `parent`, and returns the number of the last.
+    pub fn grow(&mut self, parent: usize, count: usize) -> usize {
+        (0..count).fold(parent, |tip, _| self.mine(tip))
+    }
+
+    fn mine(&mut self, parent: usize) -> usize {
+        let height = self.blocks[parent].height + 1;
+        let mut unspent = self.blocks[parent].unspent.clone();
+        let (mut txdata, mut prevouts) = (vec![self.coinbase(height)], BTreeMap::new());
+        for _ in 0..self.rng.below(4) {
+            txdata.push(self.transaction(&mut unspent, &mut prevouts));
+        }
+        while unspent.len() > UNSPENT {
+            unspent.swap_remove(self.rng.below(unspent.len()));
+        }
+        let block = {
+            let parent = &self.blocks[parent].block.header;
+            regtest::block(parent.block_hash(), parent.time + 600, txdata)
+        };
+        self.add(block, parent, &prevouts, unspent)
+    }
+
+    /// An output, now and then to the wallet.
+    fn coin(&mut self) -> Coin {
+        let to = if self.rng.one_in(16) { &self.own } else { &self.strangers };
+        self.rng.pick(to).clone()
+    }
+
+    fn outputs(&mut self, count: usize) -> (Vec<TxOut>, Vec<Coin>) {
+        let coins: Vec<_> = (0..count).map(|_| self.coin()).collect();
+        let output = |coin: &Coin| TxOut {
+            value: Amount::from_sat(1_000),
+            script_pubkey: coin.script_pubkey(),
+        };
+        (coins.iter().map(output).collect(), coins)
+    }
+
+    /// With the height, as BIP34 has it, and room for the witness commitment.
+    fn coinbase(&mut self, height: u32) -> Transaction {
+        // Nobody spends it: its id changes when the witness commitment comes in.
+        let (output, _) = self.outputs(1);
+        regtest::coinbase(height, self.rng.array::<4>(), output)
+    }
+
+    /// Spends one to three outputs, also of the same block. The first ones come from nothing.
+    fn transaction(
+        &mut self,
+        unspent: &mut Vec<(OutPoint, Coin)>,
+        prevouts: &mut BTreeMap<OutPoint, ScriptBuf>,
+    ) -> Transaction {
+        let count = 1 + self.rng.below(3);
+        let mut input = Vec::new();
+        for _ in 0..count {
+            let (outpoint, coin) = if unspent.len() < UNSPENT / 2 {
+                let txid = Txid::from_byte_array(self.rng.array());
+                let strangers = self.strangers.iter().filter(|coin| coin.spendable());
+                let coins: Vec<_> = strangers.cloned().collect();
+                (OutPoint { txid, vout: 0 }, self.rng.pick(&coins).clone())
+            } else {
+                unspent.swap_remove(self.rng.below(unspent.len()))
+            };
+            let (script_sig, witness) = coin.spend(&mut self.rng);
+            prevouts.insert(outpoint, coin.script_pubkey());
+            input.push(TxIn { script_sig, witness, ..regtest::input(outpoint) });
+        }
+        let count = 1 + self.rng.below(3);
+        let (output, coins) = self.outputs(count);
+        let transaction = regtest::transaction(input, output);
+        let txid = transaction.compute_txid();
+        let outpoints = (0..).map(|vout| OutPoint { txid, vout });
+        unspent.extend(outpoints.zip(coins).filter(|(_, coin)| coin.spendable()));
+        transaction
+    }
+
+    fn add(
+        &mut self,
+        block: Block,
+        parent: usize,
+        prevouts: &BTreeMap<OutPoint, ScriptBuf>,
+        unspent: Vec<(OutPoint, Coin)>,
+    ) -> usize {
+        let script = |outpoint: &OutPoint| Ok::<_, bip158::Error>(prevouts[outpoint].clone());
+        let filter = bip158::BlockFilter::new_script_filter(&block, script).expect("all known");
+        let outputs = block.txdata.iter().flat_map(|tx| &tx.output);
+        let created = outputs.map(|output| &output.script_pubkey).filter(|s| !s.is_op_return());
+        let elements: Vec<_> =
+            created.chain(prevouts.values()).filter(|s| !s.is_empty()).cloned().collect();
+        let (number, hash) = (self.blocks.len(), block.block_hash());
+        self.blocks.push(WorldBlock {
+            height: self.blocks.get(parent).map_or(0, |parent| parent.height + 1),
+            hash,
+            block,
+            filter: filter.content,
+            matches: elements.iter().any(|element| self.wallet.contains(element)),
+            elements,
+            parent,
+            unspent,
+        });
+        self.by_hash.insert(hash, number);
+        number
+    }
+
+    /// The numbers of the blocks of the chain that ends in block number `tip`, from genesis on.
+    pub fn chain(&self, tip: usize) -> Vec<usize> {
+        let mut chain = vec![tip];
+        while let Some(&number) = chain.last()
+            && number != 0
+        {
+            chain.push(self.blocks[number].parent);
+        }
+        chain.reverse();
+        chain
+    }
+
+    pub fn header(&self, number: usize) -> Header {
+        self.blocks[number].block.header
+    }
+}
+
+/// The wallet's transactions among `blocks`, given in the order of the chain: those that pay to
+/// one of its scripts, and those that spend such an output.
+pub fn wallet_transactions<'b>(
+    wallet: &[ScriptBuf],
+    blocks: impl IntoIterator<Item = &'b Block>,
+) -> BTreeSet<(BlockHash, Txid)> {
+    let (mut coins, mut found) = (BTreeSet::new(), BTreeSet::new());
+    for block in blocks {
+        for transaction in &block.txdata {
+            let txid = transaction.compute_txid();
+            let spends = |input: &TxIn| coins.contains(&input.previous_output);
+            let mut relevant = transaction.input.iter().any(spends);
+            for (vout, output) in (0..).zip(&transaction.output) {
+                if wallet.contains(&output.script_pubkey) {
+                    coins.insert(OutPoint { txid, vout });
+                    relevant = true;
+                }
+            }
+            if relevant {
+                found.insert((block.block_hash(), txid));
+            }
+        }
+    }
+    found
+}

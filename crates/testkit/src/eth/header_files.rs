@@ -1,0 +1,177 @@
+//! Headers in every form that files hold them in, written by code that the readers do not share.
+
+use alloy_consensus::Sealable as _;
+use alloy_primitives::hex;
+use alloy_rlp::Decodable as _;
+use chainsieve::eth::files::FileFormat;
+use serde_json::{Value, json};
+
+use crate::eth::fixtures::FixtureHeader;
+
+/// A file of headers.
+pub struct Form {
+    pub name: &'static str,
+    pub format: FileFormat,
+    pub bytes: Vec<u8>,
+    /// Where the file can be cut off and be whole, and the headers that are left then.
+    pub cuts: Vec<(usize, usize)>,
+}
+
+/// The linked headers 10,234,001 to 10,234,007 of mainnet.
+pub fn linked() -> Vec<FixtureHeader> {
+    let mut headers = crate::eth::fixtures::headers();
+    headers.retain(|header| (10_234_001..=10_234_007).contains(&header.number));
+    headers.sort_by_key(|header| header.number);
+    assert_eq!(headers.len(), 7);
+    headers
+}
+
+/// The headers in every form.
+pub fn forms(headers: &[FixtureHeader]) -> Vec<Form> {
+    let pieces = |piece: &dyn Fn(&FixtureHeader) -> Vec<u8>| headers.iter().map(piece).collect();
+    let hex_line = |header: &FixtureHeader| format!("0x{}\n", hex::encode(&header.rlp)).into();
+    let object_line = |header: &FixtureHeader| format!("{}\n", object(header)).into_bytes();
+    let raw = |header: &FixtureHeader| json!(hex::encode_prefixed(&header.rlp));
+    let raw_replies = headers.iter().map(|header| reply(&raw(header))).collect::<Vec<_>>();
+    let objects = headers.iter().map(object).collect::<Vec<_>>();
+    let mut forms = vec![
+        concatenated("headers", FileFormat::Rlp, pieces(&|header| header.rlp.clone())),
+        concatenated("blocks of geth export", FileFormat::Rlp, pieces(&block)),
+        lines("hex", FileFormat::Hex, pieces(&hex_line)),
+        lines("objects", FileFormat::Json, pieces(&object_line)),
+        one_text("array", &json!(objects)),
+        one_text("reply", &reply(&json!(objects))),
+        one_text("batch of raw headers", &json!(raw_replies)),
+    ];
+    forms.extend(era::archives(headers));
+    forms
+}
+
+fn concatenated(name: &'static str, format: FileFormat, pieces: Vec<Vec<u8>>) -> Form {
+    let mut form = Form { name, format, bytes: Vec::new(), cuts: vec![(0, 0)] };
+    for (count, piece) in (1..).zip(pieces) {
+        form.bytes.extend(piece);
+        form.cuts.push((form.bytes.len(), count));
+    }
+    form
+}
+
+/// As concatenated, and whole without the last line break too.
+fn lines(name: &'static str, format: FileFormat, pieces: Vec<Vec<u8>>) -> Form {
+    let mut form = concatenated(name, format, pieces);
+    let without = form.cuts[1..].iter().map(|(end, count)| (end - 1, *count)).collect::<Vec<_>>();
+    form.cuts.extend(without);
+    form
+}
+
+fn one_text(name: &'static str, text: &Value) -> Form {
+    let bytes = text.to_string().into_bytes();
+    Form { name, format: FileFormat::Json, bytes, cuts: vec![(0, 0)] }
+}
+
+/// As alloy writes it for JSON-RPC.
+fn object(header: &FixtureHeader) -> Value {
+    let alloy = alloy_consensus::Header::decode(&mut &header.rlp[..]).expect("a header");
+    let header = alloy_rpc_types_eth::Header::from_consensus(alloy.seal_slow(), None, None);
+    serde_json::to_value(header).expect("JSON")
+}
+
+fn reply(result: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "result": result })
+}
+
+/// The header with an empty list of transactions and one of ommers.
+fn block(header: &FixtureHeader) -> Vec<u8> {
+    list(&[&header.rlp[..], &[0xc0, 0xc0]].concat())
+}
+
+pub fn list(payload: &[u8]) -> Vec<u8> {
+    let mut rlp = Vec::new();
+    alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut rlp);
+    rlp.extend_from_slice(payload);
+    rlp
+}
+
+/// era1 and ere archives.
+pub mod era {
+    use std::io::Write as _;
+
+    use super::{FileFormat, FixtureHeader, Form, list};
+
+    /// An entry of e2store: type, length, reserved bytes, data.
+    pub fn entry(kind: u16, data: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(data.len()).expect("short");
+        [&kind.to_le_bytes()[..], &length.to_le_bytes(), &[0, 0], data].concat()
+    }
+
+    pub fn snappy(data: &[u8]) -> Vec<u8> {
+        let mut encoder = snap::write::FrameEncoder::new(Vec::new());
+        encoder.write_all(data).expect("memory");
+        encoder.into_inner().expect("memory")
+    }
+
+    pub(super) fn archives(headers: &[FixtureHeader]) -> [Form; 3] {
+        let [era1, ere] = [era1(headers), ere(headers)];
+        let two = [&era1[..], &ere].concat();
+        // Cut off after its version, an archive has nothing to miss.
+        let archive = |name, bytes: Vec<u8>, more: &[(usize, usize)]| {
+            let cuts = [&[(0, 0), (8, 0), (bytes.len(), headers.len())], more].concat();
+            Form { name, format: FileFormat::Era, bytes, cuts }
+        };
+        let between = [(era1.len(), headers.len()), (era1.len() + 8, headers.len())];
+        let mut two = archive("two archives", two, &between);
+        two.cuts[2].1 *= 2;
+        [archive("era1", era1, &[]), archive("ere", ere, &[]), two]
+    }
+
+    /// What the entries of the block at `position` hold, besides the header.
+    pub fn data(kind: u16, position: usize) -> Vec<u8> {
+        list(&[u8::try_from(kind).expect("small"), u8::try_from(position).expect("small")])
+    }
+
+    /// Header, body, receipts and total difficulty block by block, accumulator, index.
+    pub fn era1(headers: &[FixtureHeader]) -> Vec<u8> {
+        let mut file = entry(0x3265, &[]);
+        let mut offsets = Vec::new();
+        for (position, header) in headers.iter().enumerate() {
+            offsets.push(file.len());
+            file.extend(entry(3, &snappy(&header.rlp)));
+            file.extend(entry(4, &snappy(&data(4, position))));
+            file.extend(entry(5, &snappy(&data(5, position))));
+            file.extend(entry(6, &[7; 32]));
+        }
+        file.extend(entry(7, &[8; 32]));
+        let at = file.len();
+        let words = [headers[0].number]
+            .into_iter()
+            .chain(offsets.into_iter().map(|offset| number(offset).wrapping_sub(number(at))))
+            .chain([number(headers.len())]);
+        file.extend(entry(0x3266, &words.flat_map(u64::to_le_bytes).collect::<Vec<_>>()));
+        file
+    }
+
+    /// All headers, all bodies, all slim receipts, index.
+    pub fn ere(headers: &[FixtureHeader]) -> Vec<u8> {
+        let mut file = entry(0x3265, &[]);
+        let mut offsets = vec![Vec::new(); headers.len()];
+        for kind in [3, 4, 10] {
+            for (position, header) in headers.iter().enumerate() {
+                offsets[position].push(file.len());
+                let data = if kind == 3 { header.rlp.clone() } else { data(kind, position) };
+                file.extend(entry(kind, &snappy(&data)));
+            }
+        }
+        let at = file.len();
+        let offsets = offsets.concat().into_iter();
+        let words = [headers[0].number]
+            .into_iter()
+            .chain(offsets.map(|offset| number(offset).wrapping_sub(number(at))))
+            .chain([3, number(headers.len())]);
+        file.extend(entry(0x3267, &words.flat_map(u64::to_le_bytes).collect::<Vec<_>>()));
+        file
+    }
+
+    fn number(number: usize) -> u64 {
+        u64::try_from(number).expect("64 bits")
+    }
+}

@@ -1,0 +1,75 @@
+//! JSON-RPC over HTTP, as the tests ask a node.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ureq::Agent;
+
+/// More than any answer on a test's chain.
+const MAX_BODY: u64 = 512 << 20;
+
+/// A node's endpoint.
+#[derive(Clone, Debug)]
+pub struct HttpRpc {
+    agent: Agent,
+    url: String,
+}
+
+impl HttpRpc {
+    pub fn new(port: u16) -> Self {
+        Self::to(format!("http://127.0.0.1:{port}"))
+    }
+
+    /// Of any address.
+    pub fn to(url: String) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_mins(5)))
+            .proxy(None)
+            .build();
+        Self { agent: config.into(), url }
+    }
+
+    /// The address, for the command's arguments.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The body of the answer to a body, whatever it says.
+    pub fn post(&self, body: &str) -> Result<(u16, String), ureq::Error> {
+        let request = self.agent.post(&self.url).content_type("application/json");
+        let mut response = request.send(body)?;
+        let text = response.body_mut().with_config().limit(MAX_BODY).read_to_string()?;
+        Ok((response.status().as_u16(), text))
+    }
+
+    /// The body of what is at a path.
+    pub fn get(&self, path: &str) -> Result<Value, ureq::Error> {
+        let mut response = self.agent.get(format!("{}{path}", self.url)).call()?;
+        let text = response.body_mut().with_config().limit(MAX_BODY).read_to_string()?;
+        Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+
+    /// The result of a method, or the node's error.
+    pub fn try_call(&self, method: &str, params: &Value) -> Result<Value, String> {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let (_, text) = self.post(&body.to_string()).map_err(|error| error.to_string())?;
+        let mut answer: Value =
+            serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
+        match answer["error"].take() {
+            Value::Null => Ok(answer["result"].take()),
+            error => Err(error.to_string()),
+        }
+    }
+
+    /// The result of a method that works.
+    pub fn call(&self, method: &str, params: &Value) -> Value {
+        self.try_call(method, params)
+            .unwrap_or_else(|error| panic!("{method} {}: {error}", cut(&params.to_string())))
+    }
+}
+
+/// A text, short.
+fn cut(text: &str) -> &str {
+    text.get(..300).unwrap_or(text)
+}

@@ -1,0 +1,90 @@
+//! JSON-RPC over HTTP for nodes that tests make up.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+/// What a node sends for a call.
+pub enum Sent {
+    Result(Value),
+    /// Its own error.
+    Error(i64, &'static str),
+    /// Nothing but a status of HTTP, for the whole request.
+    Status(u16),
+}
+
+/// The error for a method that the node does not have.
+const NO_METHOD: Sent = Sent::Error(-32601, "the method does not exist/is not available");
+
+/// Answers calls on a free port of this machine. `result` gets a method and its parameters, and
+/// returns `None` for a method that the node does not have. The threads end with the process.
+pub fn serve(result: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static) -> SocketAddr {
+    serve_any(move |method, params| result(method, params).map_or(NO_METHOD, Sent::Result))
+}
+
+/// The same with errors.
+pub fn serve_any(sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let sent = Arc::new(sent);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let sent = Arc::clone(&sent);
+            // A client that goes away is no error of the node.
+            std::thread::spawn(move || drop(answer(stream, &*sent)));
+        }
+    });
+    address
+}
+
+/// Answers requests until the connection closes.
+fn answer(stream: TcpStream, sent: &impl Fn(&str, &Value) -> Sent) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            let line = line.trim().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length");
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        let request: Value = serde_json::from_slice(&body).expect("JSON");
+        let reply = match &request {
+            Value::Array(calls) => calls.iter().map(|call| reply(call, sent)).collect(),
+            call => reply(call, sent),
+        };
+        let (status, body) = match reply {
+            Ok(reply) => (200, reply.to_string()),
+            Err(status) => (status, String::new()),
+        };
+        let head = format!("HTTP/1.1 {status} x\r\nContent-Type: application/json");
+        write!(writer, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+    }
+}
+
+/// The reply to a call, or the status in place of all replies.
+fn reply(call: &Value, sent: &impl Fn(&str, &Value) -> Sent) -> Result<Value, u16> {
+    let method = call["method"].as_str().expect("a method");
+    let id = &call["id"];
+    match sent(method, &call["params"]) {
+        Sent::Result(result) => Ok(json!({ "jsonrpc": "2.0", "id": id, "result": result })),
+        Sent::Error(code, message) => {
+            let error = json!({ "code": code, "message": message });
+            Ok(json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+        }
+        Sent::Status(status) => Err(status),
+    }
+}

@@ -1,0 +1,19 @@
+//! Ethereum: headers, receipts, logs and nodes that answer with them.
+
+pub mod audit_runs;
+pub mod corpus;
+pub mod fixtures;
+pub mod header_checks;
+pub mod header_files;
+pub mod http_rpc;
+pub mod index_sessions;
+pub mod json_rpc;
+pub mod linked_headers;
+pub mod log_chains;
+pub mod made_up_headers;
+pub mod naive_logs;
+pub mod query_draws;
+pub mod recording_storage;
+pub mod rpc_methods;
+pub mod shared_folder;
+pub mod world;

@@ -1,0 +1,17 @@
+//! The library against other implementations: slow ones written from the texts, the messages,
+//! trees and compact filters of `bitcoin`, the filter of `chain-gang`.
+
+mod bank;
+mod batches;
+mod bip158;
+mod bip158_match;
+mod eth_headers;
+mod eth_keccak;
+mod eth_proofs;
+mod eth_scan;
+mod log_queries;
+mod matching;
+mod merkle;
+mod payloads;
+mod peers;
+mod raw;
