@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable};
+use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
 use super::hashing::{KeyHasher, fmix64};
+use super::kind::Kind;
 use super::membership::{Filter, Full, Insert, Merge, MergeError, NotContained, Remove, Witness};
 use super::sizing::{SizingError, blocked, classic, float, hash_bits};
 use super::words::{LINE_WORDS, Words};

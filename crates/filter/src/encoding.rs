@@ -23,6 +23,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::hashing::{HashFunction, KeyHasher};
+use super::kind::Kind;
 use super::words::{NoMemory, Words};
 
 const MAGIC: [u8; 8] = *b"CHSIEVEF";
@@ -30,84 +31,7 @@ const VERSION: u16 = 1;
 pub(crate) const HEADER_BYTES: usize = 64;
 const CHECKSUM_BYTES: usize = 8;
 
-/// Which filter the bytes hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Kind {
-    /// Classic Bloom over hashes of 64 bits.
-    Bloom = 1,
-    /// Classic Bloom over hashes of 128 bits.
-    WideBloom = 2,
-    /// Partitioned Bloom.
-    Partitioned = 3,
-    /// Split-block Bloom, blocks of 512 bits.
-    SplitBlock512 = 4,
-    /// Split-block Bloom, blocks of 256 bits, as Parquet's.
-    SplitBlock256 = 5,
-    /// Counting Bloom.
-    Counting = 6,
-    /// Scalable Bloom.
-    Scalable = 7,
-    /// Rolling Bloom.
-    Rolling = 8,
-    /// Classic Bloom, entropy-coded.
-    Compressed = 9,
-    /// Cuckoo with fingerprints of 8 bits.
-    Cuckoo8 = 10,
-    /// Cuckoo with fingerprints of 12 bits.
-    Cuckoo12 = 11,
-    /// Cuckoo with fingerprints of 16 bits.
-    Cuckoo16 = 12,
-    /// Binary fuse with fingerprints of 8 bits.
-    Fuse8 = 13,
-    /// Binary fuse with fingerprints of 16 bits.
-    Fuse16 = 14,
-    /// Ribbon.
-    Ribbon = 15,
-}
-
 impl Kind {
-    /// Every kind.
-    pub const ALL: [Self; 15] = [
-        Self::Bloom,
-        Self::WideBloom,
-        Self::Partitioned,
-        Self::SplitBlock512,
-        Self::SplitBlock256,
-        Self::Counting,
-        Self::Scalable,
-        Self::Rolling,
-        Self::Compressed,
-        Self::Cuckoo8,
-        Self::Cuckoo12,
-        Self::Cuckoo16,
-        Self::Fuse8,
-        Self::Fuse16,
-        Self::Ribbon,
-    ];
-
-    /// The name, as the command line has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bloom => "bloom",
-            Self::WideBloom => "wide-bloom",
-            Self::Partitioned => "partitioned",
-            Self::SplitBlock512 => "split-block-512",
-            Self::SplitBlock256 => "split-block-256",
-            Self::Counting => "counting",
-            Self::Scalable => "scalable",
-            Self::Rolling => "rolling",
-            Self::Compressed => "compressed",
-            Self::Cuckoo8 => "cuckoo8",
-            Self::Cuckoo12 => "cuckoo12",
-            Self::Cuckoo16 => "cuckoo16",
-            Self::Fuse8 => "fuse8",
-            Self::Fuse16 => "fuse16",
-            Self::Ribbon => "ribbon",
-        }
-    }
-
     /// The kind of encoded bytes, by their first 64; nothing else of them is checked.
     ///
     /// # Errors

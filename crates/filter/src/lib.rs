@@ -53,6 +53,7 @@ mod encoding;
 mod fuse;
 mod hashing;
 pub mod interop;
+mod kind;
 mod membership;
 mod ribbon;
 mod rolling;
@@ -76,11 +77,12 @@ pub use cuckoo::{
     CuckooFilter, CuckooFilter8, CuckooFilter8Ref, CuckooFilter12, CuckooFilter12Ref,
     CuckooFilter16, CuckooFilter16Ref,
 };
-pub use encoding::{DecodeError, EncodeError, Kind, Portable};
+pub use encoding::{DecodeError, EncodeError, Portable};
 pub use fuse::{
     BinaryFuse, BinaryFuse8, BinaryFuse8Ref, BinaryFuse16, BinaryFuse16Ref, FuseFingerprint,
 };
 pub use hashing::{HashFunction, KeyHash, KeyHasher};
+pub use kind::Kind;
 pub use membership::{
     Filter, Full, Insert, Merge, MergeError, NotContained, Remove, Stats, Witness,
 };

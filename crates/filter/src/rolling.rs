@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::prefetch;
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable};
+use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
 use super::hashing::{KeyHasher, draw};
+use super::kind::Kind;
 use super::membership::{Filter, Full, Insert};
 use super::sizing::stages::{self, GENERATIONS, Rolling};
 use super::sizing::{MAX_HASH_FUNCS, SizingError, classic, float, hash_bits};

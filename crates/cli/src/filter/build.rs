@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use chainsieve_filter::interop::guava::GuavaBloomFilter;
-use chainsieve_filter::sizing::{self, Layout, SizingError, classic, stages};
+use chainsieve_filter::sizing::{self, SizingError, classic, stages};
 use chainsieve_filter::{
     AnyFilter, BinaryFuse8, BinaryFuse16, Bits256, Bits512, BlockShape, BloomFilter,
     CompressedBloomFilter, CountingBloomFilter, CuckooFilter, Filter as _, KeyHash, KeyHasher,
@@ -116,15 +116,15 @@ fn native(args: &BuildArgs, kind: Kind, hasher: KeyHasher) -> anyhow::Result<(An
         Kind::Cuckoo12 => filled(keys, capacity, |n| cuckoo::<12>(args, n, hasher)),
         Kind::Cuckoo16 => filled(keys, capacity, |n| cuckoo::<16>(args, n, hasher)),
         Kind::Fuse8 => {
-            reachable(args, Layout::Fuse8)?;
+            reachable(args, kind)?;
             solved(keys, |hashes| BinaryFuse8::build(hashes, SEARCH_SEED, hasher))
         }
         Kind::Fuse16 => {
-            reachable(args, Layout::Fuse16)?;
+            reachable(args, kind)?;
             solved(keys, |hashes| BinaryFuse16::build(hashes, SEARCH_SEED, hasher))
         }
         Kind::Ribbon => {
-            reachable(args, Layout::Ribbon)?;
+            reachable(args, kind)?;
             solved(keys, |hashes| RibbonFilter::build(hashes, fpr, SEARCH_SEED, hasher))
         }
         other => bail!("{}: this version has no such filters", other.name()),
@@ -154,9 +154,9 @@ fn bloom<H: KeyHash>(
     BloomFilter::with_bits(bits, classic::hash_funcs(keys, bits), hasher)
 }
 
-/// An error if a rate is asked for that the layout has at no size: before keys are read.
-fn reachable(args: &BuildArgs, layout: Layout) -> Result<(), SizingError> {
-    args.fpr.map_or(Ok(()), |fpr| layout.cost(1, fpr).map(drop))
+/// An error if a rate is asked for that the kind has at no size: before keys are read.
+fn reachable(args: &BuildArgs, kind: Kind) -> Result<(), SizingError> {
+    args.fpr.map_or(Ok(()), |fpr| kind.cost(1, fpr).map(drop))
 }
 
 fn split_block<B: BlockShape>(

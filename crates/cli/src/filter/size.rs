@@ -1,6 +1,7 @@
 //! `filter size`.
 
-use chainsieve_filter::sizing::{Cost, Layout, SizingError};
+use chainsieve_filter::Kind;
+use chainsieve_filter::sizing::{self, Cost, SizingError};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Line, Stroke};
@@ -14,33 +15,37 @@ const POINTS: i32 = 10;
 const STAIR_POINTS: i32 = 60;
 
 /// The lines of the chart, in the order of its colours. Fingerprints of several sizes are one
-/// line, of the size that takes least; the exact table would be far above all others.
-const LINES: [(&str, &[Layout]); 12] = [
-    ("floor: log2(1/rate)", &[Layout::Floor]),
-    ("bloom", &[Layout::Bloom]),
-    ("split-block-512", &[Layout::SplitBlock512]),
-    ("split-block-256", &[Layout::SplitBlock256]),
-    ("counting", &[Layout::Counting]),
-    ("scalable, grown 100-fold", &[Layout::Scalable]),
-    ("rolling", &[Layout::Rolling]),
-    ("cuckoo8, 12, 16", &[Layout::Cuckoo8, Layout::Cuckoo12, Layout::Cuckoo16]),
-    ("fuse8, 16", &[Layout::Fuse8, Layout::Fuse16]),
-    ("ribbon", &[Layout::Ribbon]),
-    ("partitioned", &[Layout::Partitioned]),
-    ("compressed", &[Layout::Compressed]),
+/// line, of the size that takes least; the exact table would be far above all others. Without a
+/// kind it is the floor.
+const LINES: [(&str, &[Kind]); 12] = [
+    ("floor: log2(1/rate)", &[]),
+    ("bloom", &[Kind::Bloom]),
+    ("split-block-512", &[Kind::SplitBlock512]),
+    ("split-block-256", &[Kind::SplitBlock256]),
+    ("counting", &[Kind::Counting]),
+    ("scalable, grown 100-fold", &[Kind::Scalable]),
+    ("rolling", &[Kind::Rolling]),
+    ("cuckoo8, 12, 16", &[Kind::Cuckoo8, Kind::Cuckoo12, Kind::Cuckoo16]),
+    ("fuse8, 16", &[Kind::Fuse8, Kind::Fuse16]),
+    ("ribbon", &[Kind::Ribbon]),
+    ("partitioned", &[Kind::Partitioned]),
+    ("compressed", &[Kind::Compressed]),
 ];
 
 pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
     let &SizeArgs { keys, fpr, .. } = args;
-    let floor = Layout::Floor.cost(keys, fpr)?;
+    let floor = sizing::floor(keys, fpr)?;
     if let Some(path) = &args.svg {
         write(path, chart::svg(&drawn(keys, fpr)).as_bytes())?;
     }
-    let layouts = Layout::ALL.into_iter().filter(|layout| *layout != Layout::Floor);
+    // Wide hashes change nothing about the size.
+    let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::WideBloom);
+    let costs = kinds.map(|kind| (kind.name(), kind.cost(keys, fpr)));
+    let exact_table = ("exact-table", sizing::exact_table(keys, fpr));
     let mut possible = Vec::new();
     let mut impossible = Vec::new();
-    for layout in layouts {
-        match layout.cost(keys, fpr) {
+    for (layout, cost) in costs.chain([exact_table]) {
+        match cost {
             Ok(cost) => possible.push((layout, cost)),
             Err(SizingError::OutOfReach { best, .. }) => {
                 impossible.push((layout, format!("at best {}, at any size", rate(best))));
@@ -60,21 +65,21 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
     ]);
     page.line("");
     let header = vec!["layout", "bits per key", "size", "hash functions", "rate", "lines", "can"];
-    page.table(header, possible.iter().map(|(layout, cost)| row(*layout, cost)).collect());
+    page.table(header, possible.iter().map(|(layout, cost)| row(layout, cost)).collect());
     page.line("");
     page.line("lines: cache lines that a probe reads, of a key that is not there or that is");
     if !impossible.is_empty() {
         page.line("");
         page.line("not possible");
-        let names = impossible.iter().map(|(layout, why)| (layout.name(), why.clone()));
+        let names = impossible.iter().map(|(layout, why)| (*layout, why.clone()));
         page.fields(names.collect());
     }
     let mut rows: Vec<Value> =
-        possible.iter().map(|(layout, cost)| cost_json(*layout, cost)).collect();
+        possible.iter().map(|(layout, cost)| cost_json(layout, cost)).collect();
     rows.extend(
         impossible
             .iter()
-            .map(|(layout, why)| json!({ "layout": layout.name(), "possible": false, "why": why })),
+            .map(|(layout, why)| json!({ "layout": layout, "possible": false, "why": why })),
     );
     let json = json!({
         "keys": keys,
@@ -86,11 +91,11 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]
-fn row(layout: Layout, cost: &Cost) -> Vec<String> {
+fn row(layout: &str, cost: &Cost) -> Vec<String> {
     let can = [(cost.inserts, "insert"), (cost.removes, "remove"), (cost.merges, "merge")];
     let can: Vec<_> = can.into_iter().filter(|(can, _)| *can).map(|(_, what)| what).collect();
     vec![
-        layout.name().into(),
+        layout.into(),
         format!("{:.2}", cost.bits_per_key),
         bytes(cost.num_bits as f64 / 8.0),
         cost.hash_funcs.map_or_else(String::new, |number| number.to_string()),
@@ -107,9 +112,9 @@ fn lines(cost: &Cost) -> String {
     if absent == present { absent } else { format!("{absent} or {present}") }
 }
 
-fn cost_json(layout: Layout, cost: &Cost) -> Value {
+fn cost_json(layout: &str, cost: &Cost) -> Value {
     json!({
-        "layout": layout.name(),
+        "layout": layout,
         "possible": true,
         "bits_per_key": cost.bits_per_key,
         "bytes": cost.num_bits.div_ceil(8),
@@ -128,18 +133,22 @@ fn drawn(keys: u64, asked: f64) -> Chart {
         let rate = move |step| 10_f64.powf(-1.0 - f64::from(step) / f64::from(points));
         (0..=chart::DECADES * points).map(rate)
     };
-    let line = |(colour, (name, layouts)): (usize, (&str, &[Layout]))| {
-        let cost = |rate: f64| {
-            let bits = |layout: &Layout| Some(layout.cost(keys, rate).ok()?.bits_per_key);
-            Some((rate, layouts.iter().filter_map(bits).min_by(f64::total_cmp)?))
+    let line = |(colour, (name, kinds)): (usize, (&str, &[Kind]))| {
+        let bits = |rate: f64| {
+            if kinds.is_empty() {
+                return Some(sizing::floor(keys, rate).ok()?.bits_per_key);
+            }
+            let bits = |kind: &Kind| Some(kind.cost(keys, rate).ok()?.bits_per_key);
+            kinds.iter().filter_map(bits).min_by(f64::total_cmp)
         };
-        let is_stairs = layouts.len() > 1 || layouts == [Layout::Ribbon];
+        let cost = |rate: f64| Some((rate, bits(rate)?));
+        let is_stairs = kinds.len() > 1 || kinds == [Kind::Ribbon];
         let points =
             rates(if is_stairs { STAIR_POINTS } else { POINTS }).filter_map(cost).collect();
-        let stroke = match layouts {
-            [Layout::Floor] => Stroke::Dots,
+        let stroke = match kinds {
+            [] => Stroke::Dots,
             // As much as classic ones, whose line is under its own.
-            [Layout::Partitioned] => Stroke::Dashes,
+            [Kind::Partitioned] => Stroke::Dashes,
             _ => Stroke::Line,
         };
         Line { name: name.to_owned(), colour, stroke, points }

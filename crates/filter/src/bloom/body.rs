@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use super::bits;
 use super::places::Places;
-use crate::encoding::{DecodeError, EncodeError, Header, Kind, Opened};
+use crate::encoding::{DecodeError, EncodeError, Header, Opened};
 use crate::hashing::{KeyHash, KeyHasher};
+use crate::kind::Kind;
 use crate::membership::MergeError;
 use crate::sizing::{MAX_HASH_FUNCS, SizingError, classic, float};
 use crate::words::{NoMemory, Words};

@@ -9,8 +9,9 @@ use chainsieve_lanes::bits::golomb_rice;
 use super::body::{Body, MAX_RANGE, check_set, places_of};
 use super::classic::BloomFilter;
 use super::places::{Places, word_and_bit};
-use crate::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable};
+use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
 use crate::hashing::KeyHasher;
+use crate::kind::Kind;
 use crate::sizing::{SizingError, classic, stages};
 use crate::words::Words;
 

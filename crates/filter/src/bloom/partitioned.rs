@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::body::{Body, check_hash, checked_places};
-use crate::encoding::{DecodeError, EncodeError, Kind, Portable};
+use crate::encoding::{DecodeError, EncodeError, Portable};
 use crate::hashing::{KeyHash, KeyHasher};
+use crate::kind::Kind;
 use crate::membership::{Filter, Full, Insert, Merge, MergeError};
 use crate::sizing::{SizingError, partitioned};
 use crate::words::{NoMemory, Words};

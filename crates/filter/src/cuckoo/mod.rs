@@ -8,8 +8,8 @@ mod sizing;
 #[cfg(test)]
 mod tests;
 
-use super::encoding::Kind;
 use super::hashing::KeyHasher;
+use super::kind::Kind;
 use super::membership::{Filter, Full, Insert, Merge, MergeError, NotContained, Remove, Witness};
 use super::sizing::{SizingError, cuckoo};
 use super::words::Words;

@@ -2,8 +2,9 @@
 
 use bytemuck::Pod;
 
-use super::super::encoding::{DecodeError, Kind};
+use super::super::encoding::DecodeError;
 use super::super::hashing::fmix64;
+use super::super::kind::Kind;
 use super::super::static_build::mul_high;
 
 /// A fingerprint: `u8` or `u16`.

@@ -43,8 +43,9 @@ use chainsieve_lanes::simd::{Backend, Kernel, Lanes, prefetch};
 use banding::Solved;
 use layout::{Columns, Equation, MAX_COLUMNS, WIDTH, mixed, starts};
 
-use super::encoding::{DecodeError, EncodeError, Header, Kind, Opened, Portable};
+use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
 use super::hashing::KeyHasher;
+use super::kind::Kind;
 use super::membership::Filter;
 use super::sizing::SizingError;
 use super::static_build::{BuildError, build_shards, shard_of};

@@ -36,7 +36,7 @@ pub(super) const fn small(count: u64) -> u32 {
 }
 
 /// The rate, if it is one.
-pub(super) fn checked(fpr: f64) -> Result<f64, SizingError> {
+pub(crate) fn checked(fpr: f64) -> Result<f64, SizingError> {
     if fpr > 0.0 && fpr < 1.0 { Ok(fpr) } else { Err(SizingError::Fpr { fpr }) }
 }
 

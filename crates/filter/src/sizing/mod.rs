@@ -1,8 +1,8 @@
 //! Bits, hash functions, rates and capacities from each other.
 //!
 //! A module for each layout, each with the rate of a given size, the smallest size for a rate, and
-//! the keys that a size holds; [`Layout::cost`] puts them side by side. Rates are computed as
-//! exactly as the layout allows, and sizes are searched by the rates: whole numbers are tried, not
+//! the keys that a size holds; [`Kind::cost`](super::Kind::cost) puts them side by side, beside
+//! [`exact_table`] and [`floor`]. Rates are computed as exactly as the layout allows, and sizes are searched by the rates: whole numbers are tried, not
 //! rounded to.
 //!
 //! | layout | the rate is | what it misses |
@@ -26,9 +26,9 @@
 
 pub mod blocked;
 pub mod classic;
+pub(crate) mod cost;
 pub mod cuckoo;
 pub mod fixed;
-mod layout;
 mod math;
 pub mod partitioned;
 pub mod split_block;
@@ -36,11 +36,11 @@ pub mod stages;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use layout::in_words;
-pub use layout::{Cost, Layout};
+pub(crate) use cost::in_words;
+pub use cost::{Cost, exact_table, floor};
 
 use super::words::NoMemory;
-pub(super) use math::float;
+pub(super) use math::{checked, float};
 
 /// The most hash functions that a filter has: enough for a rate of 2⁻¹²⁸.
 pub const MAX_HASH_FUNCS: u32 = 128;

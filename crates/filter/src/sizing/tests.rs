@@ -12,6 +12,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::*;
+use crate::Kind;
 
 fn close(a: f64, b: f64, tolerance: f64) {
     assert!((a / b - 1.0).abs() <= tolerance, "{a} is not {b} within {tolerance}");
@@ -146,19 +147,19 @@ fn rates_of_few_blocks() {
 #[test]
 fn bits_per_key_of_the_rest() {
     let n = 100_000_000;
-    let bits = |layout: Layout, fpr| layout.cost(n, fpr).unwrap().bits_per_key;
-    close(bits(Layout::Cuckoo16, 1.2e-4), 17.02, 1e-3);
-    close(bits(Layout::Cuckoo12, 2e-3), 12.77, 1e-3);
-    close(bits(Layout::Cuckoo8, 3e-2), 8.51, 1e-3);
-    close(bits(Layout::Fuse8, 4e-3), 9.01, 1e-3);
-    close(bits(Layout::Fuse16, 1e-4), 18.02, 1e-3);
+    let bits = |kind: Kind, fpr| kind.cost(n, fpr).unwrap().bits_per_key;
+    close(bits(Kind::Cuckoo16, 1.2e-4), 17.02, 1e-3);
+    close(bits(Kind::Cuckoo12, 2e-3), 12.77, 1e-3);
+    close(bits(Kind::Cuckoo8, 3e-2), 8.51, 1e-3);
+    close(bits(Kind::Fuse8, 4e-3), 9.01, 1e-3);
+    close(bits(Kind::Fuse16, 1e-4), 18.02, 1e-3);
     // Bitcoin Core's: 86 bits at 10⁻⁶, 43 at 10⁻³.
-    close(bits(Layout::Rolling, 1e-6), 86.3, 1e-3);
-    close(bits(Layout::Rolling, 1e-3), 43.1, 1e-3);
+    close(bits(Kind::Rolling, 1e-6), 86.3, 1e-3);
+    close(bits(Kind::Rolling, 1e-3), 43.1, 1e-3);
     // A code for gaps costs 1.5 bits above the floor, about.
-    close(bits(Layout::Compressed, 1e-2), 6.64 + 1.43, 1e-3);
-    for (exponent, floor) in [(2, 6.64), (3, 9.97), (4, 13.29), (5, 16.61)] {
-        close(bits(Layout::Floor, 10f64.powi(-exponent)), floor, 1e-3);
+    close(bits(Kind::Compressed, 1e-2), 6.64 + 1.43, 1e-3);
+    for (exponent, bits) in [(2, 6.64), (3, 9.97), (4, 13.29), (5, 16.61)] {
+        close(floor(n, 10f64.powi(-exponent)).unwrap().bits_per_key, bits, 1e-3);
     }
     // xorf's sizes of 3-wise filters.
     for n in [2, 3, 10, 1_000, 11_000, 100_000, 400_000] {
@@ -221,36 +222,39 @@ fn hash_functions_are_the_best() {
 }
 
 #[test]
-fn every_layout_keeps_the_rate_it_costs() {
+fn every_kind_keeps_the_rate_it_costs() {
     for n in [0, 5, 1_000_000, 1 << 40] {
         for fpr in [0.6, 1e-2, 1e-3, 1.2e-4, 1e-5, 1e-9, 1e-30] {
-            for layout in Layout::ALL {
-                let Ok(cost) = layout.cost(n, fpr) else {
-                    let reaches = matches!(
-                        layout,
-                        Layout::Bloom
-                            | Layout::Partitioned
-                            | Layout::Floor
-                            | Layout::Rolling
-                            | Layout::Scalable
-                    );
-                    assert!(!reaches, "{layout:?} {n} {fpr}");
-                    continue;
-                };
-                assert!(cost.fpr <= fpr && cost.fpr > 0.0, "{layout:?} {n} {fpr}: {cost:?}");
-                let floor = -libm::log2(fpr);
-                assert!(cost.bits_per_key >= floor, "{layout:?} {n} {fpr}: {cost:?}");
-                close(
-                    cost.bits_per_key,
-                    cost.num_bits as f64 / n.max(1) as f64,
-                    if layout == Layout::Floor { 0.9 } else { 1e-9 },
-                );
+            let lowest = -libm::log2(fpr);
+            let check = |name: &str, cost: Cost, slack: f64| {
+                assert!(cost.fpr <= fpr && cost.fpr > 0.0, "{name} {n} {fpr}: {cost:?}");
+                assert!(cost.bits_per_key >= lowest, "{name} {n} {fpr}: {cost:?}");
+                close(cost.bits_per_key, cost.num_bits as f64 / n.max(1) as f64, slack);
                 assert!(
                     cost.lines_present >= cost.lines_absent
-                        || layout == Layout::Scalable
+                        || name == "scalable"
                         || cost.lines_absent < 1.0,
-                    "{layout:?} {cost:?}"
+                    "{name} {cost:?}"
                 );
+            };
+            for kind in Kind::ALL {
+                if let Ok(cost) = kind.cost(n, fpr) {
+                    check(kind.name(), cost, 1e-9);
+                    continue;
+                }
+                let reaches = matches!(
+                    kind,
+                    Kind::Bloom
+                        | Kind::WideBloom
+                        | Kind::Partitioned
+                        | Kind::Rolling
+                        | Kind::Scalable
+                );
+                assert!(!reaches, "{kind:?} {n} {fpr}");
+            }
+            check("floor", floor(n, fpr).expect("at any rate"), 0.9);
+            if let Ok(cost) = exact_table(n, fpr) {
+                check("exact table", cost, 1e-9);
             }
         }
     }
@@ -274,12 +278,11 @@ fn the_stages_of_a_scalable_filter_keep_the_rate() {
 #[test]
 fn impossible_rates_are_refused() {
     for fpr in [0.0, 1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
-        for layout in Layout::ALL {
-            assert!(
-                matches!(layout.cost(10, fpr), Err(SizingError::Fpr { .. })),
-                "{layout:?} {fpr}"
-            );
+        for kind in Kind::ALL {
+            assert!(matches!(kind.cost(10, fpr), Err(SizingError::Fpr { .. })), "{kind:?} {fpr}");
         }
+        assert!(matches!(floor(10, fpr), Err(SizingError::Fpr { .. })));
+        assert!(matches!(exact_table(10, fpr), Err(SizingError::Fpr { .. })));
         assert!(classic::capacity(classic::Size { num_bits: 64, hash_funcs: 2 }, fpr).is_err());
         assert!(
             split_block::capacity(10, fpr, 64).is_err() && cuckoo::capacity(10, fpr, 16).is_err()
@@ -288,12 +291,14 @@ fn impossible_rates_are_refused() {
     assert!(matches!(classic::size(10, 1e-100), Err(SizingError::OutOfReach { .. })));
     assert!(matches!(classic::num_bits(10, 0, 0.1), Err(SizingError::Parameter { .. })));
     assert!(matches!(classic::num_bits(10, 129, 0.1), Err(SizingError::Parameter { .. })));
-    assert!(matches!(Layout::Cuckoo8.cost(1000, 1e-4), Err(SizingError::OutOfReach { .. })));
-    for layout in Layout::ALL {
-        // As large as can be asked for: an answer or an error, no overflow.
-        for fpr in [0.999_999, 0.5, 1e-9, 1e-300, f64::MIN_POSITIVE] {
-            let _ = layout.cost(u64::MAX, fpr);
-            let _ = layout.cost(u64::MAX / 3, fpr);
+    assert!(matches!(Kind::Cuckoo8.cost(1000, 1e-4), Err(SizingError::OutOfReach { .. })));
+    // As large as can be asked for: an answer or an error, no overflow.
+    for fpr in [0.999_999, 0.5, 1e-9, 1e-300, f64::MIN_POSITIVE] {
+        for n in [u64::MAX, u64::MAX / 3] {
+            for kind in Kind::ALL {
+                let _ = kind.cost(n, fpr);
+            }
+            let _ = (floor(n, fpr), exact_table(n, fpr));
         }
     }
 }

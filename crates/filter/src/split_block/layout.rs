@@ -1,7 +1,7 @@
 //! What a block is: where the bits of a key lie in it.
 
 use super::choice::SALTS;
-use crate::encoding::Kind;
+use crate::kind::Kind;
 
 /// Blocks of 512 bits in eight words of 64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

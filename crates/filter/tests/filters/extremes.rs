@@ -1,12 +1,12 @@
 //! Sizes, rates and counts at their ends: errors or results, soon, and never a panic.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use chainsieve_filter::sizing::{self, Layout, blocked, classic, cuckoo, partitioned, stages};
+use chainsieve_filter::sizing::{self, Cost, blocked, classic, cuckoo, partitioned, stages};
 use chainsieve_filter::{
-    BloomFilter, CountingBloomFilter, CuckooFilter16, Filter, KeyHasher, PartitionedBloomFilter,
-    SizingError, SplitBlockFilter256, SplitBlockFilter512,
+    BloomFilter, CountingBloomFilter, CuckooFilter16, Filter, KeyHasher, Kind,
+    PartitionedBloomFilter, SizingError, SplitBlockFilter256, SplitBlockFilter512,
 };
 
 const HASHER: KeyHasher = KeyHasher::xxh3(7);
@@ -38,11 +38,17 @@ fn soon<T: Send + 'static>(what: &str, compute: impl FnOnce() -> T + Send + 'sta
 
 #[test]
 fn sizes_of_extremes_are_found_or_refused_soon() {
-    for layout in Layout::ALL {
+    type Sizing = Box<dyn Fn(u64, f64) -> Result<Cost, SizingError> + Send + Sync>;
+    let of_kind = |kind: Kind| (kind.name(), Box::new(move |n, fpr| kind.cost(n, fpr)) as Sizing);
+    let others: [(&str, Sizing); 2] =
+        [("exact table", Box::new(sizing::exact_table)), ("floor", Box::new(sizing::floor))];
+    for (name, sized) in Kind::ALL.map(of_kind).into_iter().chain(others) {
+        let sized = Arc::new(sized);
         for fpr in RATES {
             for n in COUNTS {
-                let name = format!("{layout:?}, {n} keys at {fpr:e}");
-                let cost = soon(&name, move || layout.cost(n, fpr));
+                let name = format!("{name}, {n} keys at {fpr:e}");
+                let sized = Arc::clone(&sized);
+                let cost = soon(&name, move || sized(n, fpr));
                 let is_rate = fpr > 0.0 && fpr < 1.0;
                 match cost {
                     Ok(cost) => {
@@ -151,7 +157,7 @@ fn counting_filters_of_low_rates() {
         let filter = CountingBloomFilter::with_fpr(n, fpr, HASHER).expect("a filter");
         let rate = blocked::fpr(n, filter.num_blocks(), 128, filter.hash_funcs());
         assert!(rate <= fpr, "{n} keys at {fpr:e}: {rate:e}");
-        let cost = Layout::Counting.cost(n, fpr).expect("a cost");
+        let cost = Kind::Counting.cost(n, fpr).expect("a cost");
         assert_eq!(cost.num_bits, filter.num_bits(), "{n} keys at {fpr:e}");
         assert_eq!(cost.hash_funcs, Some(filter.hash_funcs()), "{n} keys at {fpr:e}");
     }

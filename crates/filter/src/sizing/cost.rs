@@ -1,0 +1,205 @@
+//! What the same keys at the same rate cost in each kind of filter. Where no other check is named,
+//! rates were [checked](super::math::checked) and there is a key at least.
+
+use super::math::{ceil, checked, float};
+use super::{SizingError, blocked, classic, cuckoo, fixed, partitioned, split_block, stages};
+
+/// What a filter takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Cost {
+    /// All bits.
+    pub num_bits: u64,
+    /// Bits for a key.
+    pub bits_per_key: f64,
+    /// Hash functions, where a key has several places of equal standing.
+    pub hash_funcs: Option<u32>,
+    /// The rate that the filter really has with all keys: at most the one asked for.
+    pub fpr: f64,
+    /// Keys can be added.
+    pub inserts: bool,
+    /// Keys can be taken out.
+    pub removes: bool,
+    /// Two filters can become the filter of both sets.
+    pub merges: bool,
+    /// Cache lines that a probe of a stranger touches, on average.
+    pub lines_absent: f64,
+    /// Cache lines that a probe of a key touches, on average.
+    pub lines_present: f64,
+}
+
+/// Counters of a block of a counting filter.
+const COUNTERS: u32 = 128;
+/// A scalable filter begins with this share of the keys that it ends with.
+const GROWN: u64 = 100;
+
+impl Cost {
+    /// One that takes inserts and touches one line.
+    fn new(n: u64, num_bits: u64, fpr: f64) -> Self {
+        Self {
+            num_bits,
+            bits_per_key: float(num_bits) / float(n),
+            hash_funcs: None,
+            fpr,
+            inserts: true,
+            removes: false,
+            merges: false,
+            lines_absent: 1.0,
+            lines_present: 1.0,
+        }
+    }
+
+    /// A classic filter's, of so many bits in all, while it holds `held` keys.
+    fn of_places(n: u64, num_bits: u64, size: classic::Size, held: u64) -> Self {
+        let fpr = classic::fpr(held, size.num_bits, size.hash_funcs);
+        let fill = classic::fill(held, size.num_bits, size.hash_funcs);
+        Self::new(n, num_bits, fpr).probing(fill, size.hash_funcs).merging()
+    }
+
+    /// Places are asked one after another, until one is empty.
+    fn probing(self, fill: f64, hash_funcs: u32) -> Self {
+        let lines_absent = lines_until_empty(fill, hash_funcs);
+        let lines_present = f64::from(hash_funcs);
+        Self { hash_funcs: Some(hash_funcs), lines_absent, lines_present, ..self }
+    }
+
+    fn lines(self, lines: f64) -> Self {
+        Self { lines_absent: lines, lines_present: lines, ..self }
+    }
+
+    fn merging(self) -> Self {
+        Self { merges: true, ..self }
+    }
+
+    /// Nothing is added once it is built.
+    fn fixed(self) -> Self {
+        Self { inserts: false, ..self }
+    }
+}
+
+fn lines_until_empty(fill: f64, hash_funcs: u32) -> f64 {
+    (0..hash_funcs).map(|asked| libm::pow(fill, f64::from(asked))).sum()
+}
+
+/// Memory comes in words, and all of it is used.
+pub(crate) fn in_words(size: classic::Size) -> classic::Size {
+    classic::Size { num_bits: size.num_bits.next_multiple_of(64), ..size }
+}
+
+/// What a hash table of 64-bit tags costs that takes the place of a filter.
+///
+/// # Errors
+/// If the rate is not between 0 and 1, or below that of equal tags.
+pub fn exact_table(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    checked(fpr)?;
+    let n = n.max(1);
+    let bits = fixed::exact_table_bytes(n).saturating_mul(8);
+    let rate = fixed::tag_fpr(n, 64);
+    if rate > fpr {
+        return Err(SizingError::OutOfReach { fpr, layout: "exact-table", best: rate });
+    }
+    // The control bytes; of a key also the tag.
+    let cost = Cost { removes: true, ..Cost::new(n, bits, rate) };
+    Ok(Cost { lines_present: 2.0, ..cost }.merging())
+}
+
+/// What every filter of a fixed set costs at least.
+///
+/// # Errors
+/// If the rate is not between 0 and 1.
+pub fn floor(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    let n = n.max(1);
+    let bits = fixed::floor_bits(n, fpr)?;
+    let cost = Cost::new(n, ceil(bits), fpr).lines(0.0).fixed();
+    Ok(Cost { bits_per_key: bits / float(n), ..cost })
+}
+
+pub(crate) fn bloom(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    let size = in_words(classic::size(n, fpr)?);
+    Ok(Cost::of_places(n, size.num_bits, size, n))
+}
+
+pub(crate) fn partitioned(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    let size = partitioned::size(n, fpr)?;
+    let cost = Cost::new(n, size.num_bits(), partitioned::fpr(n, size));
+    Ok(cost.probing(partitioned::fill(n, size), size.hash_funcs).merging())
+}
+
+pub(crate) fn counting(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    let (blocks, hash_funcs) = blocked::counting_size(n, fpr, COUNTERS)?;
+    let rate = blocked::fpr(n, blocks, COUNTERS, hash_funcs);
+    let bits = blocks.saturating_mul(u64::from(COUNTERS) * 4);
+    let cost = Cost::new(n, bits, rate).merging();
+    Ok(Cost { hash_funcs: Some(hash_funcs), removes: true, ..cost })
+}
+
+pub(crate) fn rolling(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    let rolling = stages::rolling(n, fpr)?;
+    let (num_bits, hash_funcs) = (rolling.num_places, rolling.hash_funcs);
+    let held = rolling.per_generation * stages::GENERATIONS;
+    let size = classic::Size { num_bits, hash_funcs };
+    let cost = Cost::of_places(n, num_bits.saturating_mul(2), size, held);
+    Ok(Cost { merges: false, ..cost })
+}
+
+pub(crate) fn compressed(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    let (size, code) = stages::compressed_size(n, fpr)?;
+    let cost = Cost::of_places(n, ceil(code), size, n);
+    Ok(Cost { inserts: false, merges: false, ..cost })
+}
+
+pub(crate) fn ribbon(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    let columns = fixed::ribbon_columns(fpr)?;
+    let bits = fixed::ribbon_rows(n).saturating_mul(columns.into());
+    let bytes = float(fixed::RIBBON_WIDTH / 8) * f64::from(columns);
+    let cost = Cost::new(n, bits, fixed::fingerprint_fpr(columns));
+    Ok(cost.lines(1.0 + bytes / 64.0).fixed())
+}
+
+pub(crate) fn split_block(n: u64, fpr: f64, word_bits: u32) -> Result<Cost, SizingError> {
+    let blocks = split_block::num_blocks(n, fpr, word_bits)?;
+    let rate = split_block::fpr(n, blocks, word_bits);
+    let bits = blocks.saturating_mul(u64::from(word_bits) * 8);
+    Ok(Cost { hash_funcs: Some(8), ..Cost::new(n, bits, rate) }.merging())
+}
+
+pub(crate) fn cuckoo(n: u64, fpr: f64, fingerprint_bits: u32) -> Result<Cost, SizingError> {
+    let buckets = cuckoo::num_buckets(n, fpr, fingerprint_bits)?;
+    let bits = buckets.saturating_mul(u64::from(cuckoo::SLOTS * fingerprint_bits));
+    let cost = Cost::new(n, bits, cuckoo::fpr(n, buckets, fingerprint_bits)).lines(2.0);
+    Ok(Cost { removes: true, ..cost })
+}
+
+pub(crate) fn fuse(
+    n: u64,
+    fpr: f64,
+    fingerprint_bits: u32,
+    layout: &'static str,
+) -> Result<Cost, SizingError> {
+    let best = fixed::fingerprint_fpr(fingerprint_bits);
+    if best > fpr {
+        return Err(SizingError::OutOfReach { fpr, layout, best });
+    }
+    let bits = fixed::fuse_slots(n).saturating_mul(fingerprint_bits.into());
+    Ok(Cost::new(n, bits, best).lines(3.0).fixed())
+}
+
+pub(crate) fn scalable(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    let stages = stages::scalable(n, fpr, n / GROWN, 2, stages::TIGHTENING)?;
+    let (mut bits, mut left) = (0u64, n);
+    let (mut absent, mut present, mut ln_found_by_none) = (0.0, 0.0, 0.0);
+    // From the oldest to the newest; probes go the other way.
+    for (capacity, size) in stages {
+        let held = capacity.min(left);
+        left -= held;
+        bits = bits.saturating_add(size.num_bits.next_multiple_of(64));
+        let lines =
+            lines_until_empty(classic::fill(held, size.num_bits, size.hash_funcs), size.hash_funcs);
+        // The keys of older stages get through this one as strangers.
+        present += lines * float(n - left - held) + f64::from(size.hash_funcs) * float(held);
+        absent += lines;
+        ln_found_by_none += libm::log1p(-classic::fpr(held, size.num_bits, size.hash_funcs));
+    }
+    let cost = Cost::new(n, bits, -libm::expm1(ln_found_by_none));
+    Ok(Cost { lines_absent: absent, lines_present: present / float(n), ..cost })
+}
