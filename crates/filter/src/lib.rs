@@ -69,7 +69,7 @@ pub use any::{AnyFilter, OpenedBloomFilter, Param};
 #[cfg(feature = "std")]
 pub use bloom::AtomicBloomFilter;
 pub use bloom::{
-    BloomFilter, BloomFilterRef, CompressedBloomFilter, PartitionedBloomFilter,
+    Bloom, BloomFilter, BloomFilterRef, CompressedBloomFilter, PartitionedBloomFilter,
     PartitionedBloomFilterRef,
 };
 pub use counting::CountingBloomFilter;

@@ -5,8 +5,8 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::bits;
-use super::body::{Body, check_hash, checked_places};
-use super::classic::{BloomFilter, kind};
+use super::classic::BloomFilter;
+use super::filter::{check_hash, checked_places, kind};
 use super::places::{Places, word_and_bit};
 use crate::encoding::{DecodeError, EncodeError, Header, Portable};
 use crate::hashing::{KeyHash, KeyHasher};
@@ -151,7 +151,7 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         }
         let (places, hasher) = (self.places, self.hasher);
         let len = self.len_beside(words.as_ref());
-        Ok(BloomFilter { body: Body { words, places, hasher, len }, hash: PhantomData })
+        Ok(BloomFilter { words, places, hasher, len, hash: PhantomData })
     }
 
     /// A filter made ready to be shared.
@@ -159,7 +159,7 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
     /// # Errors
     /// If there is no memory for it.
     pub fn from_filter(filter: &BloomFilter<H>) -> Result<Self, NoMemory> {
-        let Body { words, places, hasher, len } = &filter.body;
+        let BloomFilter { words, places, hasher, len, .. } = filter;
         let words = words.as_ref();
         let atoms = atoms(words.len() as u64, words.iter().copied())?;
         let counter = Counter { before: *len, ..Counter::default() };
@@ -245,7 +245,7 @@ impl<H: KeyHash> Portable for AtomicBloomFilter<H> {
         let words: Vec<u64> = self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
         let params = [self.places.range, self.places.hash_funcs.into(), 0];
         let len = self.len_beside(&words);
-        let header = Header { kind: kind::<H>(), hasher: self.hasher, len, params };
+        let header = Header { kind: kind::<H>(false), hasher: self.hasher, len, params };
         header.encode(&[&words])
     }
 

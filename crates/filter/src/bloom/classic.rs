@@ -1,15 +1,9 @@
 //! The classic Bloom filter.
 
-use alloc::vec::Vec;
-use core::marker::PhantomData;
-
-use super::body::{Body, check_hash, checked_places};
-use crate::encoding::{DecodeError, EncodeError, Portable};
+use super::filter::{Bloom, check_hash};
 use crate::hashing::{KeyHash, KeyHasher};
-use crate::kind::Kind;
-use crate::membership::{Filter, Full, Insert, Merge, MergeError};
 use crate::sizing::{SizingError, classic, in_words};
-use crate::words::{NoMemory, Words};
+use crate::words::Words;
 
 /// A classic Bloom filter: `k` bits of `m` for a key.
 ///
@@ -44,19 +38,10 @@ use crate::words::{NoMemory, Words};
 /// assert!(filter.contains(b"key"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BloomFilter<H = u64, S = Words> {
-    pub(super) body: Body<false, S>,
-    pub(super) hash: PhantomData<H>,
-}
+pub type BloomFilter<H = u64, S = Words> = Bloom<false, H, S>;
 
 /// A [`BloomFilter`] in bytes that lie elsewhere.
 pub type BloomFilterRef<'a, H = u64> = BloomFilter<H, &'a [u64]>;
-
-/// The kind of filters over such hashes.
-pub(super) const fn kind<H: KeyHash>() -> Kind {
-    if H::BITS == 128 { Kind::WideBloom } else { Kind::Bloom }
-}
 
 impl<H: KeyHash> BloomFilter<H> {
     /// The smallest filter that has the rate `fpr` with `capacity` distinct keys, filled up to
@@ -81,146 +66,6 @@ impl<H: KeyHash> BloomFilter<H> {
         hash_funcs: u32,
         hasher: KeyHasher,
     ) -> Result<Self, SizingError> {
-        let places = checked_places::<H, false>(num_bits, hash_funcs, &hasher)?;
-        Ok(Self { body: Body::empty(places, hasher)?, hash: PhantomData })
-    }
-}
-
-impl<H: KeyHash, S: AsRef<[u64]>> BloomFilter<H, S> {
-    /// Bits of a key.
-    pub fn hash_funcs(&self) -> u32 {
-        self.body.places.hash_funcs
-    }
-}
-
-impl<H: KeyHash, S: AsRef<[u64]>> Filter for BloomFilter<H, S> {
-    type Hash = H;
-
-    fn hasher(&self) -> &KeyHasher {
-        &self.body.hasher
-    }
-
-    #[inline(always)]
-    fn contains_hash(&self, hash: H) -> bool {
-        self.body.contains(hash)
-    }
-
-    fn contains_batch(&self, hashes: &[H], may_contain: &mut [bool]) {
-        self.body.contains_batch(hashes, may_contain);
-    }
-
-    fn len(&self) -> u64 {
-        self.body.len
-    }
-
-    fn num_bits(&self) -> u64 {
-        self.body.places.num_bits()
-    }
-
-    /// Counts the bits: as long as reading all of the filter takes.
-    fn fill(&self) -> f64 {
-        self.body.fill()
-    }
-
-    /// By the bits that are set, so that of this very filter; as long as [`fill`](Filter::fill).
-    fn expected_fpr(&self) -> f64 {
-        self.body.expected_fpr::<H>()
-    }
-
-    /// By the bits that are set: infinite if all are. As long as [`fill`](Filter::fill).
-    fn estimated_len(&self) -> Option<f64> {
-        Some(self.body.estimated_len())
-    }
-}
-
-impl<H: KeyHash> Insert for BloomFilter<H> {
-    /// Always succeeds: a filter with more keys than it was made for says "maybe" more often.
-    #[inline(always)]
-    fn insert_hash(&mut self, hash: H) -> Result<bool, Full> {
-        Ok(self.body.insert(hash))
-    }
-
-    fn insert_batch(&mut self, hashes: &[H]) -> Result<(), Full> {
-        self.body.insert_batch(hashes);
-        Ok(())
-    }
-
-    fn clear(&mut self) {
-        self.body.clear();
-    }
-}
-
-impl<H: KeyHash> Merge for BloomFilter<H> {
-    fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        self.body.merge(&other.body)
-    }
-}
-
-impl<H: KeyHash> Portable for BloomFilter<H> {
-    fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        self.body.encode::<H>(kind::<H>())
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Ok(Self { body: Body::decode::<H>(bytes, kind::<H>())?, hash: PhantomData })
-    }
-}
-
-impl<'a, H: KeyHash> BloomFilterRef<'a, H> {
-    /// A filter asked where its bytes are, without copying them. They have to begin at a multiple
-    /// of eight in memory, as those of a mapped file do.
-    ///
-    /// # Errors
-    /// If they are anything else, or not so placed.
-    pub fn view(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        Ok(Self { body: Body::view::<H>(bytes, kind::<H>())?, hash: PhantomData })
-    }
-}
-
-impl<H: KeyHash, S: AsRef<[u64]>> BloomFilter<H, S> {
-    /// The rate that the filter would have after a [`fold`](BloomFilter::folded), by its bits; `None`
-    /// if it can't be folded.
-    pub fn fpr_folded(&self) -> Option<f64> {
-        self.body.fpr_folded::<H>()
-    }
-
-    /// The same set in half the memory: bits `2i` and `2i + 1` become bit `i`. It is, bit for bit,
-    /// the filter that half the size would have been built with, because a position is the high
-    /// part of a product: halving the size halves the position. (Where positions are remainders,
-    /// it is the upper half that is put over the lower one.) `None` if the number of bits is odd.
-    ///
-    /// A filter made for more keys than came has a rate far below the one asked for; folded
-    /// while [`fpr_folded`](Self::fpr_folded) is still low enough, it is as small as if it had
-    /// been known.
-    ///
-    /// # Errors
-    /// If there is no memory for it.
-    pub fn folded(&self) -> Result<Option<BloomFilter<H>>, NoMemory> {
-        Ok(self.body.folded()?.map(|body| BloomFilter { body, hash: PhantomData }))
-    }
-
-    /// Folded as often as the rate stays at `fpr` or below; a copy, if that is not at all.
-    ///
-    /// # Errors
-    /// If there is no memory for it.
-    pub fn folded_to(&self, fpr: f64) -> Result<BloomFilter<H>, NoMemory> {
-        let Some(mut filter) = (match self.fpr_folded() {
-            Some(rate) if rate <= fpr => self.folded()?,
-            _ => None,
-        }) else {
-            let words = Words::copy_of(self.body.words.as_ref())?;
-            let Body { places, hasher, len, .. } = self.body;
-            return Ok(BloomFilter {
-                body: Body { words, places, hasher, len },
-                hash: PhantomData,
-            });
-        };
-        while filter.fpr_folded().is_some_and(|rate| rate <= fpr) {
-            match filter.folded()? {
-                Some(folded) => filter = folded,
-                None => break,
-            }
-        }
-        Ok(filter)
+        Self::empty(num_bits, hash_funcs, hasher)
     }
 }

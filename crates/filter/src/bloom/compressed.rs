@@ -6,8 +6,8 @@ use core::marker::PhantomData;
 use chainsieve_lanes::bits::bit_stream::{BitReader, BitWriter};
 use chainsieve_lanes::bits::golomb_rice;
 
-use super::body::{Body, MAX_RANGE, check_set, places_of};
 use super::classic::BloomFilter;
+use super::filter::{MAX_RANGE, check_set, places_of};
 use super::places::{Places, word_and_bit};
 use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
 use crate::hashing::KeyHasher;
@@ -65,13 +65,13 @@ const CODE_WORDS_FROM: u32 = 16;
 impl CompressedBloomFilter {
     /// The code of a filter.
     pub fn of<S: AsRef<[u64]>>(filter: &BloomFilter<u64, S>) -> Self {
-        let Body { places, hasher, len, .. } = filter.body;
-        let num_set = filter.body.num_set();
+        let BloomFilter { places, hasher, len, .. } = *filter;
+        let num_set = filter.num_set();
         let density = classic::share(num_set, places.num_bits());
         let rice = stages::rice_parameter(density);
         let mut writer = BitWriter::behind(Vec::new());
         let mut next = 0;
-        for place in set_bits(filter.body.words.as_ref()) {
+        for place in set_bits(filter.words.as_ref()) {
             golomb_rice::put(&mut writer, place - next, rice);
             next = place + 1;
         }
@@ -100,7 +100,7 @@ impl CompressedBloomFilter {
             }
         }
         let Self { places, hasher, len, .. } = *self;
-        Ok(BloomFilter { body: Body { words, places, hasher, len }, hash: PhantomData })
+        Ok(BloomFilter { words, places, hasher, len, hash: PhantomData })
     }
 
     /// Bits of the filter that it opens to.

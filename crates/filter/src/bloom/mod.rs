@@ -3,9 +3,9 @@
 #[cfg(feature = "std")]
 mod atomic;
 mod bits;
-mod body;
 mod classic;
 mod compressed;
+mod filter;
 mod partitioned;
 mod places;
 #[cfg(test)]
@@ -15,4 +15,5 @@ mod tests;
 pub use atomic::AtomicBloomFilter;
 pub use classic::{BloomFilter, BloomFilterRef};
 pub use compressed::CompressedBloomFilter;
+pub use filter::Bloom;
 pub use partitioned::{PartitionedBloomFilter, PartitionedBloomFilterRef};

@@ -15,7 +15,7 @@ fn hashes(count: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn positions_reach_all_of_a_range_beyond_32_bits() {
     const KEYS: u64 = 64_000;
-    for range in [(1 << 40) - 1, 1 << 34, 3_000_000_000_000, super::body::MAX_RANGE] {
+    for range in [(1 << 40) - 1, 1 << 34, 3_000_000_000_000, super::filter::MAX_RANGE] {
         let places = Places::<false> { range, hash_funcs: 20 };
         let (mut stretches, mut odd) = ([[0u64; 64]; 20], [0u64; 20]);
         for hash in hashes(KEYS) {
