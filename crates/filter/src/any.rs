@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::bloom::{BloomFilter, CompressedBloomFilter, PartitionedBloomFilter};
 use super::counting::CountingBloomFilter;
 use super::cuckoo::{CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16};
-use super::encoding::{DecodeError, EncodeError, Portable};
+use super::encoding::{DecodeError, EncodeError, Portable, parameter};
 use super::fuse::{BinaryFuse, BinaryFuse8, BinaryFuse16, FuseFingerprint};
 use super::hashing::{KeyHash, KeyHasher};
 use super::kind::Kind;
@@ -31,6 +31,30 @@ pub enum Param {
     Fraction(f64),
     /// A choice, by its name.
     Word(&'static str),
+}
+
+impl From<u64> for Param {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u32> for Param {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<usize> for Param {
+    fn from(number: usize) -> Self {
+        Self::Number(number as u64)
+    }
+}
+
+impl From<f64> for Param {
+    fn from(fraction: f64) -> Self {
+        Self::Fraction(fraction)
+    }
 }
 
 /// What a kind of filter is made with, beside its hasher, by the names of its methods.
@@ -161,91 +185,33 @@ any_filter! {
     Ribbon(RibbonFilter),
 }
 
-impl<H: KeyHash> Described for BloomFilter<H> {
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        Vec::from([
-            ("num_bits", Param::Number(self.num_bits())),
-            ("hash_funcs", Param::Number(self.hash_funcs().into())),
-        ])
-    }
+macro_rules! described {
+    ($([$($generic:tt)*] $filter:ty: $($param:ident),+;)+) => {$(
+        impl<$($generic)*> Described for $filter {
+            fn params(&self) -> Vec<(&'static str, Param)> {
+                Vec::from([$((stringify!($param), self.$param().into())),+])
+            }
+        }
+    )+};
 }
 
-impl Described for PartitionedBloomFilter {
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        Vec::from([
-            ("slice_bits", Param::Number(self.slice_bits())),
-            ("hash_funcs", Param::Number(self.hash_funcs().into())),
-        ])
-    }
-}
-
-impl<B: BlockShape> Described for SplitBlockFilter<B> {
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        Vec::from([("num_blocks", Param::Number(self.num_blocks()))])
-    }
-}
-
-impl<const BITS: u32> Described for CuckooFilter<BITS> {
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        Vec::from([
-            ("num_buckets", Param::Number(self.num_buckets())),
-            ("capacity", Param::Number(self.capacity())),
-        ])
-    }
-}
-
-impl Described for CountingBloomFilter {
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        Vec::from([
-            ("num_blocks", Param::Number(self.num_blocks())),
-            ("hash_funcs", Param::Number(self.hash_funcs().into())),
-            ("saturated", Param::Number(self.saturated())),
-        ])
-    }
-}
-
-impl Described for ScalableBloomFilter {
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        let capacity = self.stages().map(|(_, capacity, _)| capacity).sum();
-        Vec::from([
-            ("fpr", Param::Fraction(self.fpr())),
-            ("num_stages", Param::Number(self.num_stages().into())),
-            ("capacity", Param::Number(capacity)),
-        ])
-    }
-}
-
-impl Described for RollingBloomFilter {
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        let size = self.size();
-        Vec::from([
-            ("capacity", Param::Number(self.capacity())),
-            ("num_places", Param::Number(size.num_places)),
-            ("hash_funcs", Param::Number(size.hash_funcs.into())),
-        ])
-    }
+described! {
+    [H: KeyHash] BloomFilter<H>: num_bits, hash_funcs;
+    [] PartitionedBloomFilter: slice_bits, hash_funcs;
+    [B: BlockShape] SplitBlockFilter<B>: num_blocks;
+    [] CountingBloomFilter: num_blocks, hash_funcs, saturated;
+    [] ScalableBloomFilter: fpr, num_stages, capacity;
+    [] RollingBloomFilter: capacity, num_places, hash_funcs;
+    [const BITS: u32] CuckooFilter<BITS>: num_buckets, capacity;
+    [F: FuseFingerprint] BinaryFuse<F>: num_shards;
+    [] RibbonFilter: columns, num_shards;
 }
 
 impl Described for OpenedBloomFilter {
     fn params(&self) -> Vec<(&'static str, Param)> {
         let mut params = self.opened.params();
-        params.push(("coded_bits", Param::Number(self.coded.coded_bits())));
+        params.push(("coded_bits", self.coded.coded_bits().into()));
         params
-    }
-}
-
-impl Described for RibbonFilter {
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        Vec::from([
-            ("columns", Param::Number(self.columns().into())),
-            ("num_shards", Param::Number(self.num_shards() as u64)),
-        ])
-    }
-}
-
-impl<F: FuseFingerprint> Described for BinaryFuse<F> {
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        Vec::from([("num_shards", Param::Number(self.num_shards() as u64))])
     }
 }
 
@@ -292,11 +258,10 @@ impl Portable for OpenedBloomFilter {
         let num_bits = coded.num_bits();
         Self::of(coded).map_err(|error| match error {
             SizingError::NoMemory(no_memory) => no_memory.into(),
-            _ => DecodeError::Parameter {
-                what: "the number of bits that the code opens to",
-                value: num_bits,
-                limit: "at most 64 for each bit of the code",
-            },
+            _ => {
+                let limit = "at most 64 for each bit of the code";
+                parameter("the number of bits that the code opens to", num_bits, limit)
+            }
         })
     }
 }

@@ -2,11 +2,13 @@
 
 use alloc::vec::Vec;
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use super::hashing::{KeyHasher, fmix64};
 use super::kind::Kind;
-use super::membership::{Filter, Full, Insert, Merge, MergeError, NotContained, Remove, Witness};
-use super::sizing::{SizingError, blocked, classic, float, hash_bits};
+use super::membership::{
+    Filter, Full, Insert, Merge, MergeError, NotContained, Remove, Witness, contains_in_chunks,
+};
+use super::sizing::{SizingError, blocked, check_hash, classic, distinct, float};
 use super::words::{LINE_WORDS, Words};
 
 /// Counters of a block: a cache line of four bits each.
@@ -21,8 +23,6 @@ const SATURATED: u32 = 15;
 const POSITIONS_PER_WORD: u32 = 9;
 /// One in every counter of a word.
 const ONES: u64 = 0x1111_1111_1111_1111;
-/// Keys whose blocks are asked for before the first is tested.
-const CHUNK: usize = 32;
 
 type Block = [u64; LINE_WORDS];
 
@@ -80,9 +80,7 @@ impl CountingBloomFilter {
     /// If there is no such filter.
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let (num_blocks, hash_funcs) = blocked::counting_size(capacity, fpr, BLOCK_COUNTERS)?;
-        if hash_bits(capacity, fpr) > 64 {
-            return Err(SizingError::HashTooShort { capacity, fpr, bits: 64 });
-        }
+        check_hash(capacity, fpr, 64)?;
         Self::with_blocks(num_blocks, hash_funcs, hasher)
     }
 
@@ -96,16 +94,9 @@ impl CountingBloomFilter {
         hash_funcs: u32,
         hasher: KeyHasher,
     ) -> Result<Self, SizingError> {
-        let (value, max) = (u64::from(hash_funcs), u64::from(MAX_HASH_FUNCS));
-        if !(1..=max).contains(&value) {
-            let what = "a number of hash functions";
-            return Err(SizingError::Parameter { what, value, min: 1, max });
-        }
-        let (value, max) = (num_blocks, MAX_BLOCKS);
-        if !(1..=max).contains(&value) {
-            let what = "a number of blocks";
-            return Err(SizingError::Parameter { what, value, min: 1, max });
-        }
+        let (value, max) = (hash_funcs.into(), MAX_HASH_FUNCS.into());
+        SizingError::unless_within("a number of hash functions", value, max)?;
+        SizingError::unless_within("a number of blocks", num_blocks, MAX_BLOCKS)?;
         let words = Words::zeroed(num_blocks * LINE_WORDS as u64)?;
         Ok(Self { hasher, words, hash_funcs, len: 0 })
     }
@@ -261,15 +252,8 @@ impl Filter for CountingBloomFilter {
     }
 
     fn contains_batch(&self, hashes: &[u64], may_contain: &mut [bool]) {
-        assert_eq!(hashes.len(), may_contain.len(), "an answer for every hash");
-        for (hashes, answers) in hashes.chunks(CHUNK).zip(may_contain.chunks_mut(CHUNK)) {
-            for hash in hashes {
-                self.prefetch(*hash);
-            }
-            for (answer, hash) in answers.iter_mut().zip(hashes) {
-                *answer = self.contains_hash(*hash);
-            }
-        }
+        let contains = |hash| self.contains_hash(hash);
+        contains_in_chunks(hashes, may_contain, |hash| self.prefetch(hash), contains);
     }
 
     fn len(&self) -> u64 {
@@ -299,8 +283,7 @@ impl Filter for CountingBloomFilter {
 
     /// Distinct keys, by the share of counters that are not zero.
     fn estimated_len(&self) -> Option<f64> {
-        let fill = self.fill();
-        (fill < 1.0).then(|| libm::log1p(-fill) / libm::log1p(-self.chance_of_counter()))
+        distinct(self.fill(), self.chance_of_counter())
     }
 }
 
@@ -316,19 +299,6 @@ impl Insert for CountingBloomFilter {
         }
         self.len = self.len.saturating_add(1);
         Ok(missing != 0)
-    }
-
-    fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
-        for (chunk, hashes) in hashes.chunks(CHUNK).enumerate() {
-            for hash in hashes {
-                self.prefetch(*hash);
-            }
-            for (at, hash) in hashes.iter().enumerate() {
-                let inserted = chunk * CHUNK + at;
-                self.insert_hash(*hash).map_err(|full| Full { inserted, ..full })?;
-            }
-        }
-        Ok(())
     }
 
     fn clear(&mut self) {
@@ -382,7 +352,6 @@ impl Portable for CountingBloomFilter {
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let opened = Opened::read(bytes, Kind::Counting, |header| {
             let [num_blocks, hash_funcs, unused] = header.params;
-            let parameter = |what, value, limit| DecodeError::Parameter { what, value, limit };
             if !(1..=MAX_BLOCKS).contains(&num_blocks) {
                 let limit = "from 1 to 2^47 are possible";
                 return Err(parameter("the number of blocks", num_blocks, limit));

@@ -131,6 +131,10 @@ pub enum DecodeError {
     NoMemory(#[from] NoMemory),
 }
 
+pub(crate) const fn parameter(what: &'static str, value: u64, limit: &'static str) -> DecodeError {
+    DecodeError::Parameter { what, value, limit }
+}
+
 /// The first 64 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {

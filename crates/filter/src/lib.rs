@@ -84,15 +84,15 @@ pub use fuse::{
 pub use hashing::{HashFunction, KeyHash, KeyHasher};
 pub use kind::Kind;
 pub use membership::{
-    Filter, Full, Insert, Merge, MergeError, NotContained, Remove, Stats, Witness,
+    Filter, Fold, Full, Insert, Merge, MergeError, NotContained, Remove, Stats, Witness,
 };
 pub use ribbon::{RibbonFilter, RibbonFilterRef};
 pub use rolling::RollingBloomFilter;
 pub use scalable::ScalableBloomFilter;
 pub use sizing::SizingError;
 pub use split_block::{
-    Bits256, Bits512, BlockShape, FoldError, SplitBlockFilter, SplitBlockFilter256,
-    SplitBlockFilter256Ref, SplitBlockFilter512, SplitBlockFilter512Ref,
+    Bits256, Bits512, BlockShape, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter256Ref,
+    SplitBlockFilter512, SplitBlockFilter512Ref,
 };
 pub use static_build::BuildError;
 #[cfg(feature = "std")]

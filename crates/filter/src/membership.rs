@@ -1,6 +1,7 @@
 //! What filters have in common: asked, filled, merged, emptied.
 
 use super::hashing::{KeyHash, KeyHasher};
+use super::words::NoMemory;
 
 /// A set that may say "maybe here" wrongly and never "not here" wrongly.
 pub trait Filter {
@@ -63,6 +64,26 @@ pub trait Filter {
             num_bits: self.num_bits(),
             fill: self.fill(),
             expected_fpr: self.expected_fpr(),
+        }
+    }
+}
+
+/// Keys of a batch whose memory is asked for before the first is tested.
+const CHUNK: usize = 32;
+
+/// As [`Filter::contains_batch`]: asks for the memory of some keys by `prefetch`, then tests them.
+#[inline(always)]
+pub(crate) fn contains_in_chunks<H: Copy>(
+    hashes: &[H],
+    may_contain: &mut [bool],
+    prefetch: impl Fn(H),
+    contains: impl Fn(H) -> bool,
+) {
+    assert_eq!(hashes.len(), may_contain.len(), "an answer for every hash");
+    for (hashes, answers) in hashes.chunks(CHUNK).zip(may_contain.chunks_mut(CHUNK)) {
+        hashes.iter().copied().for_each(&prefetch);
+        for (answer, hash) in answers.iter_mut().zip(hashes) {
+            *answer = contains(*hash);
         }
     }
 }
@@ -153,6 +174,35 @@ pub trait Merge {
     /// # Errors
     /// If size, shape, function or seed differ; then nothing has changed.
     fn merge(&mut self, other: &Self) -> Result<(), MergeError>;
+}
+
+/// Filters that can be halved, as those of more room than keys came.
+pub trait Fold: Filter + Sized {
+    /// The rate that the filter would have after a fold, by its bits; `None` if it can't be folded.
+    fn fpr_folded(&self) -> Option<f64>;
+
+    /// The same set in half the memory, at a higher rate. `None` if there is no half: of an odd
+    /// number.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    fn folded(&self) -> Result<Option<Self>, NoMemory>;
+
+    /// Folds as often as the rate then still is `fpr` at most: not an estimate but
+    /// [`expected_fpr`](Filter::expected_fpr) of the smaller filter. Returns how often.
+    ///
+    /// # Errors
+    /// If there is no memory for the smaller filter.
+    fn fold_to_fpr(&mut self, fpr: f64) -> Result<u32, NoMemory> {
+        let mut folds = 0;
+        while self.fpr_folded().is_some_and(|folded| folded <= fpr)
+            && let Some(folded) = self.folded()?
+        {
+            *self = folded;
+            folds += 1;
+        }
+        Ok(folds)
+    }
 }
 
 /// The filter has no place for another key. What it holds, it still holds.

@@ -5,17 +5,15 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::prefetch;
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use super::hashing::{KeyHasher, draw};
 use super::kind::Kind;
-use super::membership::{Filter, Full, Insert};
+use super::membership::{Filter, Full, Insert, contains_in_chunks};
 use super::sizing::stages::{self, GENERATIONS, Rolling};
 use super::sizing::{MAX_HASH_FUNCS, SizingError, classic, float, hash_bits};
 use super::words::{LINE_WORDS, Words};
 
-/// Keys of a batch whose memory is asked for before the first is tested.
-const CHUNK: usize = 32;
-/// Places of each of them that are asked for: a stranger is known by the first two, mostly.
+/// Places of each key of a batch that are asked for: a stranger is known by the first two, mostly.
 const AHEAD: u64 = 2;
 /// Most places, and most keys of a generation.
 const MAX_PLACES: u64 = 1 << 54;
@@ -108,10 +106,7 @@ impl RollingBloomFilter {
     /// # Errors
     /// If there is no such filter.
     pub fn with_size(size: Rolling, hasher: KeyHasher) -> Result<Self, SizingError> {
-        let within = |what, value, max| {
-            let (min, fits) = (1, (1..=max).contains(&value));
-            if fits { Ok(()) } else { Err(SizingError::Parameter { what, value, min, max }) }
-        };
+        let within = SizingError::unless_within;
         within("keys of a generation", size.per_generation, MAX_PLACES)?;
         within("a number of places", size.num_places, MAX_PLACES)?;
         within("a number of hash functions", size.hash_funcs.into(), MAX_HASH_FUNCS.into())?;
@@ -127,6 +122,11 @@ impl RollingBloomFilter {
             hash_funcs: self.hash_funcs,
             per_generation: self.per_generation,
         }
+    }
+
+    /// How many places a key has.
+    pub const fn hash_funcs(&self) -> u32 {
+        self.hash_funcs
     }
 
     /// How many insertions are remembered for certain.
@@ -157,7 +157,8 @@ impl RollingBloomFilter {
         self.words.as_ref().as_chunks().0
     }
 
-    fn num_places(&self) -> u64 {
+    /// How many places there are, of two bits each.
+    pub fn num_places(&self) -> u64 {
         self.pairs().len() as u64 * 64
     }
 
@@ -209,16 +210,9 @@ impl Filter for RollingBloomFilter {
     }
 
     fn contains_batch(&self, hashes: &[u64], may_contain: &mut [bool]) {
-        assert_eq!(hashes.len(), may_contain.len(), "an answer for every hash");
         let (pairs, ahead) = (self.pairs(), AHEAD.min(self.hash_funcs.into()));
-        for (hashes, answers) in hashes.chunks(CHUNK).zip(may_contain.chunks_mut(CHUNK)) {
-            for hash in hashes {
-                (0..ahead).for_each(|at| prefetch(&pairs[self.place(*hash, at).0]));
-            }
-            for (answer, hash) in answers.iter_mut().zip(hashes) {
-                *answer = self.contains_hash(*hash);
-            }
-        }
+        let first = |hash| (0..ahead).for_each(|at| prefetch(&pairs[self.place(hash, at).0]));
+        contains_in_chunks(hashes, may_contain, first, |hash| self.contains_hash(hash));
     }
 
     /// Insertions that are remembered, as counted: those of the three generations.
@@ -348,8 +342,4 @@ fn num_words(header: &Header) -> Result<u64, DecodeError> {
         return Err(parameter("the number of hash functions", hash_funcs, limit));
     }
     Ok(num_places / 32 + LINE_WORDS as u64)
-}
-
-const fn parameter(what: &'static str, value: u64, limit: &'static str) -> DecodeError {
-    DecodeError::Parameter { what, value, limit }
 }

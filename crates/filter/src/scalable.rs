@@ -5,12 +5,15 @@ use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::prefetch;
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use super::hashing::{KeyHasher, draw};
 use super::kind::Kind;
 use super::membership::{Filter, Full, Insert};
-use super::sizing::{MAX_HASH_FUNCS, SizingError, float, hash_bits, partitioned, stages};
-use super::words::{LINE_WORDS, Words};
+use super::sizing::{
+    MAX_HASH_FUNCS, SizingError, check_hash, checked, distinct, float, hash_bits, partitioned,
+    stages,
+};
+use super::words::{LINE_WORDS, Words, count_ones};
 
 /// Keys of a batch whose memory is asked for before the first is tested.
 const CHUNK: usize = 32;
@@ -104,12 +107,7 @@ impl ScalableBloomFilter {
     /// If there is no such filter.
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let mut filter = Self { hasher, fpr, max_stages: Self::MAX_STAGES, stages: Vec::new() };
-        if !(fpr > 0.0 && fpr < 1.0) {
-            return Err(SizingError::Fpr { fpr });
-        }
-        if hash_bits(capacity, fpr) > 64 {
-            return Err(SizingError::HashTooShort { capacity, fpr, bits: 64 });
-        }
+        check_hash(capacity, checked(fpr)?, 64)?;
         let first = filter.stage(0, capacity.max(1))?;
         filter.stages.push(first);
         Ok(filter)
@@ -133,6 +131,11 @@ impl ScalableBloomFilter {
         u32::try_from(self.stages.len()).unwrap_or(u32::MAX)
     }
 
+    /// How many keys the stages take that there are.
+    pub fn capacity(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.capacity).sum()
+    }
+
     /// Each stage: how many keys it has, how many it takes, its size. The oldest first.
     pub fn stages(&self) -> impl Iterator<Item = (u64, u64, partitioned::Size)> {
         self.stages.iter().map(|stage| (stage.len, stage.capacity, stage.size))
@@ -152,7 +155,7 @@ impl ScalableBloomFilter {
 
     /// The stage that takes a key now.
     fn open_stage(&mut self) -> Result<&mut Stage, Full> {
-        let capacities = self.stages.iter().map(|stage| stage.capacity).sum();
+        let capacities = self.capacity();
         let full = Full::new(self.len(), capacities);
         let last = self.stages.last().ok_or(full)?;
         if last.len == last.capacity {
@@ -213,8 +216,7 @@ impl Stage {
     /// How many bits of each slice are set.
     fn ones(&self) -> impl Iterator<Item = u64> {
         let slice_words = usize::try_from(self.size.slice_bits / 64).unwrap_or(usize::MAX);
-        let ones = |word: &u64| u64::from(word.count_ones());
-        self.words.as_ref().chunks(slice_words).map(move |slice| slice.iter().map(ones).sum())
+        self.words.as_ref().chunks(slice_words).map(count_ones)
     }
 
     /// The rate by the bits that are set: a stranger's bit is set in each slice.
@@ -225,8 +227,7 @@ impl Stage {
     /// Keys by the bits that are set; `None` if all are.
     fn estimated_len(&self) -> Option<f64> {
         let fill = float(self.ones().sum()) / float(self.size.num_bits());
-        let of_key = 1.0 / float(self.size.slice_bits);
-        (fill < 1.0).then(|| libm::log1p(-fill) / libm::log1p(-of_key))
+        distinct(fill, 1.0 / float(self.size.slice_bits))
     }
 }
 
@@ -421,8 +422,4 @@ fn checked_params(header: &Header) -> Result<(u32, u32, u64), DecodeError> {
         }
         _ => Err(parameter("the number of stages", num_stages, "from 1 to at most 24")),
     }
-}
-
-const fn parameter(what: &'static str, value: u64, limit: &'static str) -> DecodeError {
-    DecodeError::Parameter { what, value, limit }
 }

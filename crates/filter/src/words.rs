@@ -78,6 +78,18 @@ impl Words {
     }
 }
 
+/// How many bits are set.
+pub(crate) fn count_ones(words: &[u64]) -> u64 {
+    words.iter().map(|word| u64::from(word.count_ones())).sum()
+}
+
+/// Sets the bits that the others have.
+pub(crate) fn unite(words: &mut [u64], others: &[u64]) {
+    for (word, other) in words.iter_mut().zip(others) {
+        *word |= other;
+    }
+}
+
 impl AsRef<[u64]> for Words {
     #[inline]
     fn as_ref(&self) -> &[u64] {

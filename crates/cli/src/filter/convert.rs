@@ -2,10 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use chainsieve_filter::interop::{parquet, xor_singleheader};
-use chainsieve_filter::{
-    AnyFilter, BlockShape, BloomFilter, CompressedBloomFilter, FoldError, OpenedBloomFilter,
-    PartitionedBloomFilter, SplitBlockFilter, Stats,
-};
+use chainsieve_filter::{AnyFilter, CompressedBloomFilter, Fold, OpenedBloomFilter, Stats};
 use serde_json::json;
 
 use super::foreign::{self, Asked};
@@ -38,17 +35,11 @@ fn folded(filter: AnyFilter, args: &ConvertArgs) -> anyhow::Result<(AnyFilter, u
         return Ok((filter, 0));
     }
     match filter {
-        AnyFilter::Bloom(filter) => {
-            fold(args, filter, |filter| Ok(filter.folded()?), BloomFilter::fpr_folded)
-        }
-        AnyFilter::WideBloom(filter) => {
-            fold(args, filter, |filter| Ok(filter.folded()?), BloomFilter::fpr_folded)
-        }
-        AnyFilter::Partitioned(filter) => {
-            fold(args, filter, |filter| Ok(filter.folded()?), PartitionedBloomFilter::fpr_folded)
-        }
-        AnyFilter::SplitBlock512(filter) => fold_blocks(args, filter),
-        AnyFilter::SplitBlock256(filter) => fold_blocks(args, filter),
+        AnyFilter::Bloom(filter) => fold(args, filter),
+        AnyFilter::WideBloom(filter) => fold(args, filter),
+        AnyFilter::Partitioned(filter) => fold(args, filter),
+        AnyFilter::SplitBlock512(filter) => fold(args, filter),
+        AnyFilter::SplitBlock256(filter) => fold(args, filter),
         other => bail!(
             "a {} filter can't be folded: put one over the other, its halves say nothing. bloom, \
              wide-bloom, partitioned, split-block-512 and split-block-256 can",
@@ -57,37 +48,18 @@ fn folded(filter: AnyFilter, args: &ConvertArgs) -> anyhow::Result<(AnyFilter, u
     }
 }
 
-fn fold_blocks<B: BlockShape>(
-    args: &ConvertArgs,
-    filter: SplitBlockFilter<B>,
-) -> anyhow::Result<(AnyFilter, u32)>
-where
-    AnyFilter: From<SplitBlockFilter<B>>,
-{
-    let half = |filter: &SplitBlockFilter<B>| match filter.folded_by(2) {
-        Err(FoldError::Indivisible { .. }) => Ok(None),
-        folded => Ok(Some(folded?)),
-    };
-    fold(args, filter, half, |filter| filter.fpr_folded_by(2).ok())
-}
-
-/// Halves a filter; `half` and `rate_of_half` are none where it has no halves.
-fn fold<F>(
-    args: &ConvertArgs,
-    mut filter: F,
-    half: impl Fn(&F) -> anyhow::Result<Option<F>>,
-    rate_of_half: impl Fn(&F) -> Option<f64>,
-) -> anyhow::Result<(AnyFilter, u32)>
+/// Halves a filter.
+fn fold<F: Fold>(args: &ConvertArgs, mut filter: F) -> anyhow::Result<(AnyFilter, u32)>
 where
     AnyFilter: From<F>,
 {
     let mut folds = 0;
     let goes_on = |folds, filter: &F| match args.fold {
         Some(times) => folds < times,
-        None => rate_of_half(filter).is_some_and(|rate| args.fold_to_fpr >= Some(rate)),
+        None => filter.fpr_folded().is_some_and(|rate| args.fold_to_fpr >= Some(rate)),
     };
     while goes_on(folds, &filter) {
-        filter = half(&filter)?.with_context(|| {
+        filter = filter.folded()?.with_context(|| {
             format!("after {}: an odd number has no halves", count(folds as usize, "fold"))
         })?;
         folds += 1;

@@ -4,15 +4,14 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::bits;
 use super::classic::BloomFilter;
-use super::filter::{check_hash, checked_places, kind};
+use super::filter::{checked_places, kind};
 use super::places::{Places, word_and_bit};
 use crate::encoding::{DecodeError, EncodeError, Header, Portable};
 use crate::hashing::{KeyHash, KeyHasher};
 use crate::membership::Filter;
-use crate::sizing::{SizingError, classic, in_words};
-use crate::words::{NoMemory, Words};
+use crate::sizing::{SizingError, check_hash, classic, in_words};
+use crate::words::{NoMemory, Words, count_ones};
 
 /// A classic Bloom filter that any number of threads insert into and ask at a time, without locks.
 ///
@@ -81,7 +80,7 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
     /// As there.
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let size = in_words(classic::size(capacity, fpr)?);
-        check_hash::<H>(capacity, fpr)?;
+        check_hash(capacity, fpr, H::BITS)?;
         Self::with_bits(size.num_bits, size.hash_funcs, hasher)
     }
 
@@ -170,7 +169,7 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
     /// at the same time come in any order, and filters whose keys can't have set their bits are
     /// not read.
     fn len_beside(&self, words: &[u64]) -> u64 {
-        match bits::count_ones(words) {
+        match count_ones(words) {
             0 => 0,
             set => self.len().max(set.div_ceil(self.places.hash_funcs.into())),
         }

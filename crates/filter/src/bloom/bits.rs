@@ -6,10 +6,6 @@ use crate::words::{NoMemory, Words};
 /// Every second bit, from the lowest.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-pub(super) fn count_ones(words: &[u64]) -> u64 {
-    count(words, |word| word)
-}
-
 /// The bits of a word after [`fold`], each where the first of its two was.
 pub(super) const fn pairs(word: u64) -> u64 {
     (word | word >> 1) & EVEN

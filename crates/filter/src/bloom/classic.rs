@@ -1,8 +1,8 @@
 //! The classic Bloom filter.
 
-use super::filter::{Bloom, check_hash};
+use super::filter::Bloom;
 use crate::hashing::{KeyHash, KeyHasher};
-use crate::sizing::{SizingError, classic, in_words};
+use crate::sizing::{SizingError, check_hash, classic, in_words};
 use crate::words::Words;
 
 /// A classic Bloom filter: `k` bits of `m` for a key.
@@ -52,7 +52,7 @@ impl<H: KeyHash> BloomFilter<H> {
     /// function that has them, or of more than 128.
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let size = in_words(classic::size(capacity, fpr)?);
-        check_hash::<H>(capacity, fpr)?;
+        check_hash(capacity, fpr, H::BITS)?;
         Self::with_bits(size.num_bits, size.hash_funcs, hasher)
     }
 

@@ -9,7 +9,7 @@ use chainsieve_lanes::bits::golomb_rice;
 use super::classic::BloomFilter;
 use super::filter::{MAX_RANGE, check_set, places_of};
 use super::places::{Places, word_and_bit};
-use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use crate::hashing::KeyHasher;
 use crate::kind::Kind;
 use crate::sizing::{SizingError, classic, stages};
@@ -141,20 +141,23 @@ impl CompressedBloomFilter {
 
     /// Whether the code is that of as many bits as it says, in as many bytes as it takes.
     fn check(&self) -> Result<(), DecodeError> {
-        let wrong = |what, value, limit| Err(DecodeError::Parameter { what, value, limit });
         let (mut count, mut bits, mut next) = (0, 0u64, 0);
         for place in self.codes() {
             if place >= self.num_bits() {
-                return wrong("a position", place, "less than the number of bits");
+                return Err(parameter("a position", place, "less than the number of bits"));
             }
             bits = bits.saturating_add(golomb_rice::code_bits(place - next, self.rice));
             (count, next) = (count + 1, place + 1);
         }
         if count < self.num_set {
-            return wrong("the number of bits that are set", self.num_set, "as many as are coded");
+            return Err(parameter(
+                "the number of bits that are set",
+                self.num_set,
+                "as many as are coded",
+            ));
         }
         if bits.div_ceil(64) != self.code.len() as u64 / 8 {
-            return wrong("the code's length", self.coded_bits(), "as long as the codes");
+            return Err(parameter("the code's length", self.coded_bits(), "as long as the codes"));
         }
         let last = self.code.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
         let over = bits % 64;
@@ -198,12 +201,14 @@ impl Portable for CompressedBloomFilter {
             let (hash_funcs, rice) = (shape & 0xff, shape >> 8 & 0xff);
             let places = places_of::<false>([range, hash_funcs, 0])?;
             let Some(rice) = u8::try_from(rice).ok().filter(|rice| *rice <= 32) else {
-                let (what, limit) = ("the Rice parameter", "from 0 to 32");
-                return Err(DecodeError::Parameter { what, value: rice, limit });
+                return Err(parameter("the Rice parameter", rice, "from 0 to 32"));
             };
             if num_set > range.min(MAX_RANGE) {
-                let (what, limit) = ("the number of bits that are set", "as many as there are");
-                return Err(DecodeError::Parameter { what, value: num_set, limit });
+                return Err(parameter(
+                    "the number of bits that are set",
+                    num_set,
+                    "as many as there are",
+                ));
             }
             check_set(num_set, places, header.len)?;
             Ok((places, rice, num_set))

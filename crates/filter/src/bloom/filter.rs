@@ -5,12 +5,12 @@ use core::marker::PhantomData;
 
 use super::bits;
 use super::places::Places;
-use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use crate::hashing::{KeyHash, KeyHasher};
 use crate::kind::Kind;
-use crate::membership::{Filter, Full, Insert, Merge, MergeError};
-use crate::sizing::{MAX_HASH_FUNCS, SizingError, classic, float};
-use crate::words::{NoMemory, Words};
+use crate::membership::{Filter, Fold, Full, Insert, Merge, MergeError};
+use crate::sizing::{MAX_HASH_FUNCS, SizingError, classic};
+use crate::words::{NoMemory, Words, count_ones, unite};
 
 /// A Bloom filter without blocks: [`BloomFilter`](super::BloomFilter), or
 /// [`PartitionedBloomFilter`](super::PartitionedBloomFilter).
@@ -63,37 +63,8 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Bloom<PARTITIONED, H,
         self.places.hash_funcs
     }
 
-    /// The rate that the filter would have after a [`fold`](Self::folded), by its bits; `None` if
-    /// it can't be folded.
-    pub fn fpr_folded(&self) -> Option<f64> {
-        let range = self.places.range;
-        range.is_multiple_of(2).then(|| self.fpr_of(bits::pairs, range / 2))
-    }
-
-    /// The same set in half the memory: bits `2i` and `2i + 1` become bit `i`. It is, bit for bit,
-    /// the filter that half the size would have been built with, because a position is the high
-    /// part of a product: halving the size halves the position. (Where positions are remainders,
-    /// it is the upper half that is put over the lower one.) `None` if the number of bits, of a
-    /// partitioned filter those of a slice, is odd.
-    ///
-    /// A filter made for more keys than came has a rate far below the one asked for; folded
-    /// while [`fpr_folded`](Self::fpr_folded) is still low enough, it is as small as if it had
-    /// been known.
-    ///
-    /// # Errors
-    /// If there is no memory for it.
-    pub fn folded(&self) -> Result<Option<Bloom<PARTITIONED, H>>, NoMemory> {
-        if !self.places.range.is_multiple_of(2) {
-            return Ok(None);
-        }
-        let words = bits::fold(self.words.as_ref(), self.places.num_bits())?;
-        let places = Places { range: self.places.range / 2, ..self.places };
-        let Self { hasher, len, hash, .. } = *self;
-        Ok(Some(Bloom { words, places, hasher, len, hash }))
-    }
-
     pub(super) fn num_set(&self) -> u64 {
-        bits::count_ones(self.words.as_ref())
+        count_ones(self.words.as_ref())
     }
 
     /// A stranger's positions are all set, or its hash is that of a key. What is set is what
@@ -201,11 +172,30 @@ impl<const PARTITIONED: bool, H: KeyHash> Merge for Bloom<PARTITIONED, H> {
         let (few, many) = (ours.hash_funcs.into(), theirs.hash_funcs.into());
         MergeError::unless_equal("number of hash functions", few, many)?;
         MergeError::unless_same_hasher(&self.hasher, &other.hasher)?;
-        for (word, with) in self.words.as_mut().iter_mut().zip(other.words.as_ref()) {
-            *word |= with;
-        }
+        unite(self.words.as_mut(), other.words.as_ref());
         self.len = self.len.saturating_add(other.len);
         Ok(())
+    }
+}
+
+impl<const PARTITIONED: bool, H: KeyHash> Fold for Bloom<PARTITIONED, H> {
+    fn fpr_folded(&self) -> Option<f64> {
+        let range = self.places.range;
+        range.is_multiple_of(2).then(|| self.fpr_of(bits::pairs, range / 2))
+    }
+
+    /// Bits `2i` and `2i + 1` become bit `i`. It is, bit for bit, the filter that half the size
+    /// would have been built with, because a position is the high part of a product: halving the
+    /// size halves the position. (Where positions are remainders, it is the upper half that is put
+    /// over the lower one.) `None` if the number of bits, of a partitioned filter those of a
+    /// slice, is odd.
+    fn folded(&self) -> Result<Option<Self>, NoMemory> {
+        if !self.places.range.is_multiple_of(2) {
+            return Ok(None);
+        }
+        let words = bits::fold(self.words.as_ref(), self.places.num_bits())?;
+        let places = Places { range: self.places.range / 2, ..self.places };
+        Ok(Some(Self { words, places, ..*self }))
     }
 }
 
@@ -232,12 +222,10 @@ pub(super) fn places_of<const PARTITIONED: bool>(
 ) -> Result<Places<PARTITIONED>, DecodeError> {
     let checked = u32::try_from(hash_funcs).ok().filter(|k| (1..=MAX_HASH_FUNCS).contains(k));
     let Some(hash_funcs) = checked else {
-        let (what, limit) = ("the number of hash functions", "from 1 to 128");
-        return Err(DecodeError::Parameter { what, value: hash_funcs, limit });
+        return Err(parameter("the number of hash functions", hash_funcs, "from 1 to 128"));
     };
     if range == 0 || range > MAX_RANGE {
-        let (what, limit) = ("the number of bits", "from 1 to 2^56");
-        return Err(DecodeError::Parameter { what, value: range, limit });
+        return Err(parameter("the number of bits", range, "from 1 to 2^56"));
     }
     if zero != 0 {
         return Err(DecodeError::NotZero("the third parameter"));
@@ -253,7 +241,7 @@ pub(super) fn check_set<const PARTITIONED: bool>(
 ) -> Result<(), DecodeError> {
     if num_set > len.saturating_mul(places.hash_funcs.into()) || num_set == 0 && len > 0 {
         let limit = "as many as can have set the bits";
-        return Err(DecodeError::Parameter { what: "the number of keys", value: len, limit });
+        return Err(parameter("the number of keys", len, limit));
     }
     Ok(())
 }
@@ -265,14 +253,14 @@ fn open<H: KeyHash, const PARTITIONED: bool>(bytes: &[u8]) -> Result<Opened<'_>,
     Opened::read(bytes, kind::<H>(PARTITIONED), |header| {
         if header.hasher.bits() < H::BITS {
             let (what, value) = ("the width of the hash", header.hasher.bits().into());
-            return Err(DecodeError::Parameter { what, value, limit: "128 bits" });
+            return Err(parameter(what, value, "128 bits"));
         }
         let [range, hash_funcs, width] = header.params;
         let known = hash_width::<H, PARTITIONED>();
         if PARTITIONED && width != known {
             let what = "the width of the hash, 0 for 64 bits,";
             let limit = if known == 0 { "0 is asked for" } else { "128 is asked for" };
-            return Err(DecodeError::Parameter { what, value: width, limit });
+            return Err(parameter(what, width, limit));
         }
         let zero = if PARTITIONED { 0 } else { width };
         Ok(places_of::<PARTITIONED>([range, hash_funcs, zero])?.num_bits().div_ceil(64))
@@ -292,22 +280,10 @@ pub(super) fn checked_places<H: KeyHash, const PARTITIONED: bool>(
     hasher: &KeyHasher,
 ) -> Result<Places<PARTITIONED>, SizingError> {
     classic::checked_hash_funcs(hash_funcs)?;
-    if range == 0 || range > MAX_RANGE {
-        let what = "a number of bits";
-        return Err(SizingError::Parameter { what, value: range, min: 1, max: MAX_RANGE });
-    }
+    SizingError::unless_within("a number of bits", range, MAX_RANGE)?;
     if hasher.bits() < H::BITS {
         let (value, bits) = (hasher.bits().into(), H::BITS.into());
         return Err(SizingError::Parameter { what: "a hash width", value, min: bits, max: bits });
     }
     Ok(Places { range, hash_funcs })
-}
-
-/// Whether the hash is wide enough for so many keys at such a rate.
-pub(super) fn check_hash<H: KeyHash>(capacity: u64, fpr: f64) -> Result<(), SizingError> {
-    let same_hash = float(capacity) * libm::exp2(-f64::from(H::BITS));
-    if same_hash > fpr / 100.0 {
-        return Err(SizingError::HashTooShort { capacity, fpr, bits: H::BITS });
-    }
-    Ok(())
 }

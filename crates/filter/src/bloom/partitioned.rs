@@ -1,8 +1,8 @@
 //! The partitioned Bloom filter.
 
-use super::filter::{Bloom, check_hash};
+use super::filter::Bloom;
 use crate::hashing::{KeyHash, KeyHasher};
-use crate::sizing::{SizingError, partitioned};
+use crate::sizing::{SizingError, check_hash, partitioned};
 use crate::words::Words;
 
 /// A partitioned Bloom filter: `k` slices, and a bit of each for a key.
@@ -38,7 +38,7 @@ impl<H: KeyHash> PartitionedBloomFilter<H> {
     /// As [`BloomFilter::with_fpr`](super::BloomFilter::with_fpr).
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let size = partitioned::size(capacity, fpr)?;
-        check_hash::<H>(capacity, fpr)?;
+        check_hash(capacity, fpr, H::BITS)?;
         Self::with_slices(size.slice_bits, size.hash_funcs, hasher)
     }
 

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::CuckooFilter;
 use super::bucket::{SLOTS, load, words_for};
 use super::place::MAX_BUCKETS;
-use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 
 impl<const BITS: u32> Portable for CuckooFilter<BITS> {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
@@ -54,12 +54,7 @@ fn open<const BITS: u32>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
             return Err(DecodeError::NotZero("parameters behind the number of buckets"));
         }
         if !(1..=MAX_BUCKETS).contains(&buckets) {
-            let limit = "from 1 to 2^32";
-            return Err(DecodeError::Parameter {
-                what: "number of buckets",
-                value: buckets,
-                limit,
-            });
+            return Err(parameter("number of buckets", buckets, "from 1 to 2^32"));
         }
         Ok(words_for::<BITS>(buckets))
     })
@@ -73,8 +68,7 @@ fn check_body<const BITS: u32>(words: &[u64], buckets: u64, len: u64) -> Result<
     #[expect(clippy::cast_possible_truncation, reason = "at most 2^32 buckets, the last one less")]
     let taken: u64 = (0..buckets).map(|at| u64::from(load::<BITS>(words, at as u32).taken())).sum();
     if taken != len {
-        let (what, limit) = ("number of keys", "as many as slots are taken");
-        return Err(DecodeError::Parameter { what, value: len, limit });
+        return Err(parameter("number of keys", len, "as many as slots are taken"));
     }
     Ok(())
 }

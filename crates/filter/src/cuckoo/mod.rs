@@ -121,10 +121,7 @@ impl<const BITS: u32> CuckooFilter<BITS> {
     /// For no buckets or more than 2³², and where there is no memory.
     pub fn with_buckets(buckets: u64, hasher: KeyHasher) -> Result<Self, SizingError> {
         const { Self::IS_KNOWN };
-        if !(1..=MAX_BUCKETS).contains(&buckets) {
-            let (what, min, max) = ("buckets", 1, MAX_BUCKETS);
-            return Err(SizingError::Parameter { what, value: buckets, min, max });
-        }
+        SizingError::unless_within("buckets", buckets, MAX_BUCKETS)?;
         let words = Words::zeroed(words_for::<BITS>(buckets))?;
         Ok(Self { words, buckets, len: 0, hasher })
     }

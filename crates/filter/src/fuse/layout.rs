@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use super::super::encoding::DecodeError;
+use super::super::encoding::{DecodeError, parameter};
 use super::super::hashing::fmix64;
 use super::super::kind::Kind;
 use super::super::static_build::mul_high;
@@ -22,37 +22,31 @@ pub trait FuseFingerprint: Pod + Eq + Default + Send + Sync + sealed::Sealed {
     fn xor(self, other: Self) -> Self;
 }
 
-impl FuseFingerprint for u8 {
-    const BITS: u32 = 8;
-    const KIND: Kind = Kind::Fuse8;
+macro_rules! fingerprint {
+    ($word:ty, $kind:ident) => {
+        impl FuseFingerprint for $word {
+            const BITS: u32 = <$word>::BITS;
+            const KIND: Kind = Kind::$kind;
 
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "a fingerprint is some of the bits")]
-    fn of(hash: u64) -> Self {
-        (hash ^ hash >> 32) as Self
-    }
+            #[inline(always)]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "a fingerprint is some of the bits"
+            )]
+            fn of(hash: u64) -> Self {
+                (hash ^ hash >> 32) as Self
+            }
 
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        self ^ other
-    }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+        }
+    };
 }
 
-impl FuseFingerprint for u16 {
-    const BITS: u32 = 16;
-    const KIND: Kind = Kind::Fuse16;
-
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "a fingerprint is some of the bits")]
-    fn of(hash: u64) -> Self {
-        (hash ^ hash >> 32) as Self
-    }
-
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        self ^ other
-    }
-}
+fingerprint!(u8, Fuse8);
+fingerprint!(u16, Fuse16);
 
 mod sealed {
     #[expect(unnameable_types, reason = "nobody else implements it")]
@@ -103,16 +97,15 @@ impl Shape {
 
     /// Checked.
     pub(crate) fn new(segment_length: u32, segment_count: u32) -> Result<Self, DecodeError> {
-        let wrong = |what, value: u32, limit| {
-            Err(DecodeError::Parameter { what, value: value.into(), limit })
-        };
         if !segment_length.is_power_of_two() || segment_length > MAX_SEGMENT_LENGTH {
-            return wrong("segment length", segment_length, "a power of two up to 2^18");
+            let limit = "a power of two up to 2^18";
+            return Err(parameter("segment length", segment_length.into(), limit));
         }
         let segments = segment_count.checked_add(2);
         let cells = segments.and_then(|segments| segments.checked_mul(segment_length));
         if segment_count == 0 || cells.is_none() {
-            return wrong("segment count", segment_count, "at least 1, in an array below 2^32");
+            let limit = "at least 1, in an array below 2^32";
+            return Err(parameter("segment count", segment_count.into(), limit));
         }
         Ok(Self { segment_length, segment_count })
     }

@@ -44,7 +44,7 @@ pub(super) use layout::Shape;
 use layout::mixed;
 use peeling::Peeled;
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use super::hashing::KeyHasher;
 use super::membership::Filter;
 #[cfg(feature = "xor-singleheader")]
@@ -260,7 +260,6 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
 
     /// Checks a body against its header.
     fn checked(header: &Header, words: S) -> Result<Self, DecodeError> {
-        let wrong = |what, value, limit| Err(DecodeError::Parameter { what, value, limit });
         let body = words.as_ref();
         // That it fits the body is checked.
         let num_shards = usize::try_from(header.params[0]).unwrap_or(usize::MAX);
@@ -271,10 +270,10 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
             let shape = Shape::of_word(*shape);
             let shape = Shape::new(shape.segment_length, shape.segment_count)?;
             if *at != start as u64 {
-                return wrong("start of a shard", *at, "the end of the one before");
+                return Err(parameter("start of a shard", *at, "the end of the one before"));
             }
             if *keys > u64::from(shape.cells()) {
-                return wrong("number of keys", *keys, "at most one for each fingerprint");
+                return Err(parameter("number of keys", *keys, "at most one for each fingerprint"));
             }
             start = start.saturating_add(words_of_cells::<F>(shape.cells()));
             let end = cells.get(..start);
@@ -284,16 +283,26 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
                 bytes.skip(if used == 0 { 8 * LINE_WORDS } else { used }).any(|byte| byte != 0)
             });
             match unused {
-                None => return wrong("shape of a shard", start as u64, "one that fits the body"),
+                None => {
+                    return Err(parameter(
+                        "shape of a shard",
+                        start as u64,
+                        "one that fits the body",
+                    ));
+                }
                 Some(true) => return Err(DecodeError::NotZero("behind the fingerprints")),
                 Some(false) => len = len.saturating_add(*keys),
             }
         }
         if start != cells.len() {
-            return wrong("number of words", body.len() as u64, "as many as the shards have");
+            return Err(parameter(
+                "number of words",
+                body.len() as u64,
+                "as many as the shards have",
+            ));
         }
         if len != header.len {
-            return wrong("number of keys", header.len, "the sum of the shards'");
+            return Err(parameter("number of keys", header.len, "the sum of the shards'"));
         }
         Ok(Self::of_words(words, num_shards, len, header.hasher))
     }
@@ -412,12 +421,15 @@ fn words_of_cells<F>(cells: u32) -> usize {
 /// The words that a header speaks of, at least those of the directory it speaks of.
 fn words_in_header(header: &Header) -> Result<u64, DecodeError> {
     let [num_shards, words, zero] = header.params;
-    let wrong = |what, value, limit| Err(DecodeError::Parameter { what, value, limit });
     if zero != 0 {
         return Err(DecodeError::NotZero("the third parameter"));
     }
     if num_shards == 0 || num_shards > words / (ENTRY_WORDS as u64) {
-        return wrong("number of shards", num_shards, "at least 1, with a directory in the body");
+        return Err(parameter(
+            "number of shards",
+            num_shards,
+            "at least 1, with a directory in the body",
+        ));
     }
     Ok(words)
 }

@@ -18,11 +18,11 @@
 
 use alloc::vec::Vec;
 
-use crate::encoding::DecodeError;
+use crate::encoding::{DecodeError, parameter};
 use crate::hashing::{HashFunction, KeyHash as _, KeyHasher};
 use crate::membership::{Filter, Full, Insert, Merge, MergeError};
-use crate::sizing::{SizingError, classic};
-use crate::words::Words;
+use crate::sizing::{SizingError, checked, classic};
+use crate::words::{Words, count_ones, unite};
 
 const HEADER_BYTES: usize = 6;
 /// Guava numbers words in 31 bits.
@@ -70,9 +70,7 @@ impl GuavaBloomFilter {
     /// functions.
     pub fn with_fpr(capacity: u64, fpr: f64) -> Result<Self, SizingError> {
         use core::f64::consts::LN_2;
-        if !(fpr > 0.0 && fpr < 1.0) {
-            return Err(SizingError::Fpr { fpr });
-        }
+        checked(fpr)?;
         let keys = crate::sizing::float(capacity.max(1));
         // As Java computes both: cut off, and rounded half up.
         let bits = libm::floor(-keys * libm::log(fpr) / (LN_2 * LN_2)).max(1.0);
@@ -107,13 +105,11 @@ impl GuavaBloomFilter {
             other => return Err(DecodeError::Kind(other)),
         };
         if hash_funcs == 0 {
-            let (what, limit) = ("the number of hash functions", "from 1 to 255");
-            return Err(DecodeError::Parameter { what, value: 0, limit });
+            return Err(parameter("the number of hash functions", 0, "from 1 to 255"));
         }
         let num_words = u64::from(u32::from_be_bytes(words));
         if num_words == 0 || num_words > MAX_WORDS {
-            let (what, limit) = ("the number of words", "from 1 to 2^31 - 1");
-            return Err(DecodeError::Parameter { what, value: num_words, limit });
+            return Err(parameter("the number of words", num_words, "from 1 to 2^31 - 1"));
         }
         let expected = needed + num_words * 8;
         if found < expected {
@@ -175,7 +171,7 @@ impl GuavaBloomFilter {
     }
 
     fn num_set(&self) -> u64 {
-        self.words.as_ref().iter().map(|word| u64::from(word.count_ones())).sum()
+        count_ones(self.words.as_ref())
     }
 }
 
@@ -259,9 +255,7 @@ impl Merge for GuavaBloomFilter {
         MergeError::unless_equal("number of bits", ours, theirs)?;
         let (few, many) = (self.hash_funcs.into(), other.hash_funcs.into());
         MergeError::unless_equal("number of hash functions", few, many)?;
-        for (word, with) in self.words.as_mut().iter_mut().zip(other.words.as_ref()) {
-            *word |= with;
-        }
+        unite(self.words.as_mut(), other.words.as_ref());
         self.len = self.len.saturating_add(other.len);
         Ok(())
     }

@@ -20,7 +20,7 @@
 
 use alloc::vec::Vec;
 
-use super::super::encoding::DecodeError;
+use super::super::encoding::{DecodeError, parameter};
 use super::super::fuse::{BinaryFuse, FuseFingerprint, Shape};
 use super::super::hashing::KeyHasher;
 use super::super::membership::Filter;
@@ -70,8 +70,6 @@ pub fn decode<F: FuseFingerprint>(
 ) -> Result<BinaryFuse<F>, DecodeError> {
     let found = bytes.len() as u64;
     let truncated = |needed| DecodeError::Truncated { found, needed };
-    let wrong =
-        |what, value: u32, limit| Err(DecodeError::Parameter { what, value: value.into(), limit });
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err(truncated(HEADER_BYTES as u64));
     };
@@ -81,13 +79,21 @@ pub fn decode<F: FuseFingerprint>(
     let [keys, segment_length, segment_count, first_places, cells] = fields;
     let shape = Shape::new(segment_length, segment_count)?;
     if first_places != shape.first_places() {
-        return wrong("segment count length", first_places, "the product of the two before");
+        return Err(parameter(
+            "segment count length",
+            first_places.into(),
+            "the product of the two before",
+        ));
     }
     if cells != shape.cells() {
-        return wrong("array length", cells, "two segments more than the length before");
+        return Err(parameter(
+            "array length",
+            cells.into(),
+            "two segments more than the length before",
+        ));
     }
     if keys > cells {
-        return wrong("number of keys", keys, "at most one for each fingerprint");
+        return Err(parameter("number of keys", keys.into(), "at most one for each fingerprint"));
     }
     let expected = u64::from(cells) * size_of::<F>() as u64;
     let Some((fingerprints, behind)) =

@@ -1,6 +1,6 @@
 //! The equation of a key, and where the columns of its slots are.
 
-use super::super::encoding::DecodeError;
+use super::super::encoding::{DecodeError, parameter};
 use super::super::hashing::fmix64;
 use super::super::static_build::mul_high;
 
@@ -56,13 +56,12 @@ pub(super) struct Columns {
 
 impl Columns {
     pub(super) fn new(most: u64, lower_share: u64) -> Result<Self, DecodeError> {
-        let wrong = |what, value, limit| DecodeError::Parameter { what, value, limit };
         let columns = u32::try_from(most).ok().filter(|most| (1..=MAX_COLUMNS).contains(most));
-        let most = columns.ok_or(wrong("number of columns", most, "1 to 32"))?;
+        let most = columns.ok_or(parameter("number of columns", most, "1 to 32"))?;
         let share = u32::try_from(lower_share).ok().filter(|share| most > 1 || *share == 0);
         let limit = "below 2^32, and 0 with one column";
         let lower_share =
-            share.ok_or(wrong("share of blocks with fewer columns", lower_share, limit))?;
+            share.ok_or(parameter("share of blocks with fewer columns", lower_share, limit))?;
         Ok(Self { most, lower_share })
     }
 

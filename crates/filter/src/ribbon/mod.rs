@@ -43,11 +43,11 @@ use chainsieve_lanes::simd::{Backend, Kernel, Lanes, prefetch};
 use banding::Solved;
 use layout::{Columns, Equation, MAX_COLUMNS, WIDTH, mixed, starts};
 
-use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use super::hashing::KeyHasher;
 use super::kind::Kind;
 use super::membership::Filter;
-use super::sizing::SizingError;
+use super::sizing::{SizingError, checked};
 use super::static_build::{BuildError, build_shards, shard_of};
 use super::words::{NoMemory, Words};
 
@@ -94,9 +94,7 @@ impl RibbonFilter {
         seed: u64,
         hasher: KeyHasher,
     ) -> Result<Self, BuildError> {
-        if !(fpr > 0.0 && fpr < 1.0) {
-            return Err(SizingError::Fpr { fpr }.into());
-        }
+        checked(fpr)?;
         let best = libm::exp2(-f64::from(MAX_COLUMNS));
         if fpr < best {
             return Err(SizingError::OutOfReach { fpr, layout: "a ribbon filter", best }.into());
@@ -253,7 +251,6 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
 
     /// Checks a body against its header.
     fn checked(header: &Header, words: S) -> Result<Self, DecodeError> {
-        let wrong = |what, value, limit| Err(DecodeError::Parameter { what, value, limit });
         let (columns, num_shards) = shape_of(header)?;
         let body = words.as_ref();
         // That there are as many is checked.
@@ -262,19 +259,27 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         for entry in entries {
             let shard = Shard::of_word(*entry);
             if shard.start != start {
-                return wrong("start of a shard", shard.start as u64, "the end of the one before");
+                return Err(parameter(
+                    "start of a shard",
+                    shard.start as u64,
+                    "the end of the one before",
+                ));
             }
             if shard.blocks == 0 {
-                return wrong("blocks of a shard", 0, "at least 1");
+                return Err(parameter("blocks of a shard", 0, "at least 1"));
             }
             start += columns.words_of(shard.blocks);
             slots += u64::from(shard.blocks * WIDTH);
         }
         if start.checked_mul(2) != Some(solution.len()) {
-            return wrong("number of words", body.len() as u64, "as many as the shards have");
+            return Err(parameter(
+                "number of words",
+                body.len() as u64,
+                "as many as the shards have",
+            ));
         }
         if header.len > slots {
-            return wrong("number of keys", header.len, "at most one for each slot");
+            return Err(parameter("number of keys", header.len, "at most one for each slot"));
         }
         Ok(Self::of_words(words, columns, num_shards, header.params[2], header.len, header.hasher))
     }
@@ -463,7 +468,7 @@ fn shape_of(header: &Header) -> Result<(Columns, usize), DecodeError> {
     let [shape, words, _] = header.params;
     let num_shards = shape >> 8 & 0xff_ffff;
     let limit = "at least 1, with a word each in the body";
-    let wrong = DecodeError::Parameter { what: "number of shards", value: num_shards, limit };
+    let wrong = parameter("number of shards", num_shards, limit);
     let checked = usize::try_from(num_shards).ok().filter(|_| (1..=words).contains(&num_shards));
     Ok((Columns::new(shape & 0xff, shape >> 32)?, checked.ok_or(wrong)?))
 }

@@ -33,16 +33,24 @@ pub struct Size {
 /// # Ok::<(), chainsieve_filter::SizingError>(())
 /// ```
 pub fn size(n: u64, fpr: f64) -> Result<Size, SizingError> {
+    let size = |hash_funcs| Ok(Size { num_bits: num_bits(n, hash_funcs, fpr)?, hash_funcs });
+    smaller(fpr, "bloom", size, |size| size.num_bits)
+}
+
+/// The smaller of two sizes: with log2(1/p) hash functions rounded down, and rounded up.
+pub(super) fn smaller<S>(
+    fpr: f64,
+    layout: &'static str,
+    size: impl Fn(u32) -> Result<S, SizingError>,
+    num_bits: impl Fn(&S) -> u64,
+) -> Result<S, SizingError> {
     let bits_of_rate = -libm::log2(checked(fpr)?);
     if bits_of_rate > f64::from(MAX_HASH_FUNCS) {
         let best = libm::exp2(-f64::from(MAX_HASH_FUNCS));
-        return Err(SizingError::OutOfReach { fpr, layout: "bloom", best });
+        return Err(SizingError::OutOfReach { fpr, layout, best });
     }
-    let size = |hash_funcs| -> Result<Size, SizingError> {
-        Ok(Size { num_bits: num_bits(n, hash_funcs, fpr)?, hash_funcs })
-    };
     let (few, many) = (size(small(floor(bits_of_rate)))?, size(small(ceil(bits_of_rate)))?);
-    Ok(if many.num_bits < few.num_bits { many } else { few })
+    Ok(if num_bits(&many) < num_bits(&few) { many } else { few })
 }
 
 /// The fewest bits for `n` keys at the rate `fpr` with so many hash functions.
@@ -214,9 +222,7 @@ pub(super) fn asymptotic_fpr(throws: f64, num_bits: u64, hash_funcs: u32) -> f64
 }
 
 pub(crate) fn checked_hash_funcs(hash_funcs: u32) -> Result<u32, SizingError> {
-    if (1..=MAX_HASH_FUNCS).contains(&hash_funcs) {
-        return Ok(hash_funcs);
-    }
     let (value, max) = (hash_funcs.into(), MAX_HASH_FUNCS.into());
-    Err(SizingError::Parameter { what: "a number of hash functions", value, min: 1, max })
+    SizingError::unless_within("a number of hash functions", value, max)?;
+    Ok(hash_funcs)
 }

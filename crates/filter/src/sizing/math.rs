@@ -48,6 +48,12 @@ pub(super) fn any_of(n: f64, p: f64) -> f64 {
     -libm::expm1(n * libm::log1p(-p))
 }
 
+/// How many distinct keys have occupied the share `fill` of places, each of which a key takes by
+/// this chance; none if nothing is free.
+pub(crate) fn distinct(fill: f64, chance: f64) -> Option<f64> {
+    (fill < 1.0).then(|| libm::log1p(-fill) / libm::log1p(-chance))
+}
+
 /// The least number from 1 to `most` that `fits`, where every larger one fits too. Asks few
 /// numbers, near to the `guess` at first.
 pub(super) fn least(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {

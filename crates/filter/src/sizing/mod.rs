@@ -40,7 +40,7 @@ pub(crate) use cost::in_words;
 pub use cost::{Cost, exact_table, floor};
 
 use super::words::NoMemory;
-pub(super) use math::{checked, float};
+pub(super) use math::{checked, distinct, float};
 
 /// The most hash functions that a filter has: enough for a rate of 2⁻¹²⁸.
 pub const MAX_HASH_FUNCS: u32 = 128;
@@ -49,6 +49,14 @@ pub const MAX_HASH_FUNCS: u32 = 128;
 /// `n` keys are a hundredth of the rate, else 64.
 pub fn hash_bits(n: u64, fpr: f64) -> u32 {
     if float(n) * libm::exp2(-64.0) > fpr / 100.0 { 128 } else { 64 }
+}
+
+/// Refuses hashes of so few bits that keys of equal hash would spoil the rate.
+pub(crate) fn check_hash(capacity: u64, fpr: f64, bits: u32) -> Result<(), SizingError> {
+    if float(capacity) * libm::exp2(-f64::from(bits)) > fpr / 100.0 {
+        return Err(SizingError::HashTooShort { capacity, fpr, bits });
+    }
+    Ok(())
 }
 
 /// Why there is no filter of such a size.
@@ -96,4 +104,12 @@ pub enum SizingError {
     /// No memory for it.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
+}
+
+impl SizingError {
+    /// An error unless the parameter is from 1 to `max`.
+    pub(crate) fn unless_within(what: &'static str, value: u64, max: u64) -> Result<(), Self> {
+        let (min, fits) = (1, (1..=max).contains(&value));
+        if fits { Ok(()) } else { Err(Self::Parameter { what, value, min, max }) }
+    }
 }

@@ -4,9 +4,9 @@
 //! each other, so the rate is that to the `k`th power: exact, for any size. It is a little above
 //! the classic filter's of as many bits, as two positions of a key never fall together.
 
-use super::classic::checked_hash_funcs;
+use super::SizingError;
+use super::classic::{checked_hash_funcs, smaller};
 use super::math::{MAX_BITS, any_of, ceil, checked, float, floor, greatest, least};
-use super::{MAX_HASH_FUNCS, SizingError};
 use crate::NoMemory;
 
 /// Slices and their length.
@@ -30,17 +30,8 @@ impl Size {
 /// # Errors
 /// As [`classic::size`](super::classic::size).
 pub fn size(n: u64, fpr: f64) -> Result<Size, SizingError> {
-    let bits_of_rate = -libm::log2(checked(fpr)?);
-    if bits_of_rate > f64::from(MAX_HASH_FUNCS) {
-        let best = libm::exp2(-f64::from(MAX_HASH_FUNCS));
-        return Err(SizingError::OutOfReach { fpr, layout: "partitioned", best });
-    }
-    let size = |hash_funcs| -> Result<Size, SizingError> {
-        Ok(Size { slice_bits: slice_bits(n, hash_funcs, fpr)?, hash_funcs })
-    };
-    let few = size(super::math::small(floor(bits_of_rate)))?;
-    let many = size(super::math::small(ceil(bits_of_rate)))?;
-    Ok(if many.num_bits() < few.num_bits() { many } else { few })
+    let size = |hash_funcs| Ok(Size { slice_bits: slice_bits(n, hash_funcs, fpr)?, hash_funcs });
+    smaller(fpr, "partitioned", size, |size| size.num_bits())
 }
 
 /// The fewest bits of a slice, for `n` keys at the rate `fpr` with so many slices.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{BlockShape, MAX_BLOCKS, SplitBlockFilter, words_of_block};
-use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable};
+use crate::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 
 impl<B: BlockShape> Portable for SplitBlockFilter<B> {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
@@ -36,9 +36,8 @@ impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
     fn checked(self) -> Result<Self, DecodeError> {
         let ones = self.ones();
         if ones > self.len.saturating_mul(8) || ones == 0 && self.len > 0 {
-            let (what, value, limit) =
-                ("the number of keys", self.len, "an eighth of the bits set, and none if none is");
-            return Err(DecodeError::Parameter { what, value, limit });
+            let limit = "an eighth of the bits set, and none if none is";
+            return Err(parameter("the number of keys", self.len, limit));
         }
         Ok(self)
     }
@@ -51,8 +50,11 @@ fn open<B: BlockShape>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
             return Err(DecodeError::NotZero("48 to 63"));
         }
         if !(1..=MAX_BLOCKS).contains(&num_blocks) {
-            let (what, limit) = ("the number of blocks", "from 1 to 2^28 are possible");
-            return Err(DecodeError::Parameter { what, value: num_blocks, limit });
+            return Err(parameter(
+                "the number of blocks",
+                num_blocks,
+                "from 1 to 2^28 are possible",
+            ));
         }
         Ok(num_blocks * words_of_block::<B>())
     })

@@ -38,12 +38,10 @@ mod choice;
 mod fold;
 mod kernels;
 mod layout;
-mod rates;
 
 use chainsieve_lanes::simd::Backend;
 
 use choice::{low, place};
-pub use fold::FoldError;
 use kernels::Batches;
 pub use layout::{Bits256, Bits512};
 
@@ -51,8 +49,8 @@ use core::fmt;
 
 use super::hashing::KeyHasher;
 use super::membership::{Filter, Full, Insert, Merge, MergeError};
-use super::sizing::{self, SizingError};
-use super::words::Words;
+use super::sizing::{self, SizingError, classic, distinct, float};
+use super::words::{Words, count_ones, unite};
 
 /// The most blocks there can be. Each is chosen by 16 of the 2³² values there are, or by one more,
 /// so that none gets many more keys than others.
@@ -70,7 +68,7 @@ impl BlockShape for Bits256 {}
 ///
 /// # Examples
 /// ```
-/// use chainsieve_filter::{Filter, Insert, KeyHasher, SplitBlockFilter512};
+/// use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, SplitBlockFilter512};
 ///
 /// let hasher = KeyHasher::xxh3(7);
 /// // Room for 2,000 keys at 0.1 %. `with_fpr` does the sum, whose result may be odd.
@@ -113,10 +111,7 @@ impl<B: BlockShape> SplitBlockFilter<B> {
     /// # Errors
     /// For no blocks, for more than 2²⁸, or if there is no memory.
     pub fn with_blocks(num_blocks: u64, hasher: KeyHasher) -> Result<Self, SizingError> {
-        if !(1..=MAX_BLOCKS).contains(&num_blocks) {
-            let (what, value) = ("a number of blocks", num_blocks);
-            return Err(SizingError::Parameter { what, value, min: 1, max: MAX_BLOCKS });
-        }
+        SizingError::unless_within("a number of blocks", num_blocks, MAX_BLOCKS)?;
         Ok(Self::from_words(Words::zeroed(num_blocks * words_of_block::<B>())?, 0, hasher))
     }
 
@@ -137,11 +132,12 @@ impl<B: BlockShape> SplitBlockFilter<B> {
 
     /// The filter of bits whose keys nobody counted.
     #[cfg(feature = "parquet")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     pub(crate) fn of_bits(words: Words, hasher: KeyHasher) -> Self {
         let mut filter = Self::from_words(words, 0, hasher);
         let least = filter.ones().div_ceil(8);
         // Never below the least: `-ln(1 - x)` is `x` at least.
-        filter.len = filter.estimated_len().map_or(least, |len| least.max(rates::count(len)));
+        filter.len = filter.estimated_len().map_or(least, |len| least.max(libm::round(len) as u64));
         filter
     }
 
@@ -198,7 +194,7 @@ impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
     }
 
     fn ones(&self) -> u64 {
-        self.words.as_ref().iter().map(|word| u64::from(word.count_ones())).sum()
+        count_ones(self.words.as_ref())
     }
 }
 
@@ -227,19 +223,19 @@ impl<B: BlockShape, S: AsRef<[u64]>> Filter for SplitBlockFilter<B, S> {
     }
 
     fn fill(&self) -> f64 {
-        rates::share(self.ones(), self.num_bits())
+        classic::share(self.ones(), self.num_bits())
     }
 
     /// From the bits as they are: the mean over blocks of the product of the fills of the eight
     /// words, and what strangers add whose low half of the hash is a key's.
     fn expected_fpr(&self) -> f64 {
-        rates::fpr::<B>(self.blocks().iter().copied(), self.num_blocks(), self.len)
+        fpr::<B>(self.blocks().iter().copied(), self.num_blocks(), self.len)
     }
 
     /// By the share of bits that are not set: it is `(1 - 1/m)^n` after `n` keys, each of which sets
     /// in each row of words one bit of `m`.
     fn estimated_len(&self) -> Option<f64> {
-        rates::keys(self.fill(), self.num_blocks() * u64::from(B::WORD_BITS))
+        distinct(self.fill(), 1.0 / float(self.num_blocks() * u64::from(B::WORD_BITS)))
     }
 }
 
@@ -267,12 +263,20 @@ impl<B: BlockShape> Merge for SplitBlockFilter<B> {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         MergeError::unless_equal("the number of blocks", self.num_blocks(), other.num_blocks())?;
         MergeError::unless_same_hasher(&self.hasher, &other.hasher)?;
-        for (ours, theirs) in self.words.as_mut().iter_mut().zip(other.words.as_ref()) {
-            *ours |= theirs;
-        }
+        unite(self.words.as_mut(), other.words.as_ref());
         self.len = self.len.saturating_add(other.len);
         Ok(())
     }
+}
+
+/// The rate of so many blocks, filled by `len` keys.
+fn fpr<B: BlockShape>(blocks: impl Iterator<Item = B::Block>, num_blocks: u64, len: u64) -> f64 {
+    let hits: u128 = blocks.map(|block| u128::from(B::hits(&block))).sum();
+    let choices = libm::pow(f64::from(B::WORD_BITS), 8.0);
+    let same_low_half = float(len) / libm::exp2(32.0);
+    #[expect(clippy::cast_precision_loss, reason = "nobody needs the last digit")]
+    let hits = hits as f64;
+    ((hits / choices + same_low_half) / float(num_blocks)).min(1.0)
 }
 
 /// Words of 64 bits that a block takes.

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use chainsieve_filter::sizing::{SizingError, classic};
 use chainsieve_filter::{
-    AtomicBloomFilter, BloomFilter, CompressedBloomFilter, Filter, Insert, KeyHash, KeyHasher,
-    Merge, MergeError, PartitionedBloomFilter, Portable,
+    AtomicBloomFilter, BloomFilter, CompressedBloomFilter, Filter, Fold, Insert, KeyHash,
+    KeyHasher, Merge, MergeError, PartitionedBloomFilter, Portable,
 };
 use proptest::prelude::*;
 
@@ -192,17 +192,12 @@ fn a_fold_is_the_filter_of_half_the_size() {
 fn folding_to_a_rate_keeps_it() {
     let mut filter = <BloomFilter>::with_bits(1 << 20, 7, HASHER).unwrap();
     filter.insert_batch(&hashes(2, 12_000)).unwrap();
-    while filter.fpr_folded().is_some_and(|rate| rate <= 0.01) {
-        filter = filter.folded().unwrap().expect("an even number of bits");
-    }
+    assert_eq!(filter.fold_to_fpr(0.01), Ok(3));
     assert_eq!(filter.num_bits(), 1 << 17);
     assert!(filter.expected_fpr() <= 0.01 && filter.fpr_folded().unwrap() > 0.01);
     // Without keys there is nothing that would end it but the last bit.
     let mut empty = <BloomFilter>::with_bits(64, 7, HASHER).unwrap();
-    while let Some(half) = empty.folded().unwrap() {
-        empty = half;
-    }
-    assert_eq!(empty.num_bits(), 1);
+    assert_eq!((empty.fold_to_fpr(0.5), empty.num_bits()), (Ok(6), 1));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use chainsieve_filter::sizing::classic;
 use chainsieve_filter::{
-    AtomicBloomFilter, BloomFilter, Filter, HashFunction, Insert, KeyHasher,
+    AtomicBloomFilter, BloomFilter, Filter, Fold, HashFunction, Insert, KeyHasher,
     PartitionedBloomFilter, Portable,
 };
 

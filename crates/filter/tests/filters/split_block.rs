@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use chainsieve_filter::{
-    Bits256, Bits512, BlockShape, Filter, FoldError, Insert, KeyHasher, Merge, MergeError,
-    Portable, SizingError, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512,
+    Bits256, Bits512, BlockShape, Filter, Fold, Insert, KeyHasher, Merge, MergeError, Portable,
+    SizingError, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512,
 };
 use chainsieve_lanes::simd::Backend;
 
@@ -136,7 +136,6 @@ fn laws<B: BlockShape>(num_blocks: u64, hasher: KeyHasher) -> Laws<SplitBlockFil
                 let key = Model::key(index);
                 assert_eq!(view.contains(&key), filter.contains(&key), "{index}");
             }
-            *filter = view.folded_by(1).expect("a copy");
         })
 }
 
@@ -154,10 +153,11 @@ fn folding_loses_no_key() {
         laws::<B>(24, HASHER)
             .step("halved", |filter, _, _| {
                 let is_even = filter.num_blocks() % 2 == 0;
-                assert_eq!(filter.fold().is_ok(), is_even);
-            })
-            .step("folded by three", |filter, _, _| {
-                let _ = filter.fold_by(3);
+                let half = filter.folded().expect("memory");
+                assert_eq!((half.is_some(), filter.fpr_folded().is_some()), (is_even, is_even));
+                if let Some(half) = half {
+                    *filter = half;
+                }
             })
             .step("folded to a rate", |filter, _, number| {
                 let fpr = f64::from(number) / 65_536.0;
@@ -173,25 +173,14 @@ fn folding_loses_no_key() {
 /// A filter folded is the one its keys would have filled, bit for bit.
 fn folding_is_filling_a_smaller_one<B: BlockShape>() {
     let hashes = hashes(11, 3000);
-    let filter = filled::<B>(360, &hashes);
-    for factor in [1, 2, 3, 4, 5, 6, 8, 9, 15, 24, 45, 72, 120, 360] {
-        let folded = filter.folded_by(factor).expect("a divisor");
-        assert_eq!(folded, filled::<B>(360 / factor, &hashes), "by {factor}");
-        assert_eq!(filter.fpr_folded_by(factor), Ok(folded.expected_fpr()), "by {factor}");
-        let mut in_place = filter.clone();
-        in_place.fold_by(factor).expect("a divisor");
-        assert_eq!(in_place, folded);
+    let mut filter = filled::<B>(360, &hashes);
+    for num_blocks in [180, 90, 45] {
+        let folded = filter.folded().expect("memory").expect("even");
+        assert_eq!(folded, filled::<B>(num_blocks, &hashes));
+        assert_eq!(filter.fpr_folded(), Some(folded.expected_fpr()), "{num_blocks}");
+        filter = folded;
     }
-    for factor in [0, 7, 16, 361, 720, u64::MAX] {
-        let mut unchanged = filter.clone();
-        let error = Err(FoldError::Indivisible { num_blocks: 360, factor });
-        assert_eq!(unchanged.fold_by(factor), error);
-        assert_eq!(filter.folded_by(factor).map(drop), error);
-        assert_eq!(filter.fpr_folded_by(factor).map(drop), error);
-        assert_eq!(unchanged, filter);
-    }
-    let mut odd = filled::<B>(45, &hashes);
-    assert_eq!(odd.fold(), Err(FoldError::Indivisible { num_blocks: 45, factor: 2 }));
+    assert_eq!((filter.folded(), filter.fpr_folded()), (Ok(None), None), "odd");
 }
 
 #[test]
@@ -212,11 +201,11 @@ fn folding_to_a_rate_stops_at_the_last_that_keeps_it() {
         let folds = folded.fold_to_fpr(target).expect("memory");
         assert_eq!(folded.num_blocks(), 1024 >> folds);
         assert!(folded.expected_fpr() <= target || folds == 0);
-        assert!(folded.num_blocks() == 1 || folded.fpr_folded_by(2).expect("even") > target);
+        assert!(folded.num_blocks() == 1 || folded.fpr_folded().expect("even") > target);
     }
     // The mean fill to the eighth is lower: it would fold once more here, to above the target.
     let mut filter = filled::<Bits256>(1 << 10, &hashes(13, 8000));
-    let folded = filter.folded_by(2).expect("even");
+    let folded = filter.folded().expect("memory").expect("even");
     let by_mean_fill = folded.fill().powi(8);
     let target = f64::midpoint(by_mean_fill, folded.expected_fpr());
     assert!(by_mean_fill < target * 0.95 && folded.expected_fpr() > target * 1.05);

@@ -2,7 +2,7 @@
 //! size was planned for.
 
 use chainsieve_filter::{
-    Bits256, Bits512, BlockShape, Filter, Insert, KeyHasher, SplitBlockFilter, sizing,
+    Bits256, Bits512, BlockShape, Filter, Fold, Insert, KeyHasher, SplitBlockFilter, sizing,
 };
 
 use crate::key_families::{Family, SEEDS};
@@ -103,8 +103,10 @@ fn rates_beyond_capacity_and_after_folding() {
         let mut filter =
             SplitBlockFilter::<Bits512>::with_blocks(960, KeyHasher::xxh3(seed)).expect("small");
         filter.insert_batch(&keys).expect("no limit");
-        for factor in [1, 2, 3, 5] {
-            filter.fold_by(factor).expect("a divisor");
+        for num_blocks in [960, 480, 240, 30] {
+            while filter.num_blocks() > num_blocks {
+                filter = filter.folded().expect("memory").expect("even");
+            }
             let hits = hits(&filter, &strangers);
             let name = format!("seed {seed}, {} blocks", filter.num_blocks());
             let fpr = filter.expected_fpr();
