@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::error::Error;
 
-use chainsieve_filter::{Filter, Insert, KeyHasher, RollingBloomFilter};
+use chainsieve_filter::rolling::RollingBloomFilter;
+use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 const USERS: u64 = 200;
 /// Notices of each user that must not come twice.

@@ -8,7 +8,8 @@ use std::error::Error;
 
 use chainsieve::alloy_primitives::Address;
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve_filter::{BinaryFuse16, BinaryFuse16Ref, Filter, KeyHasher, Portable};
+use chainsieve_filter::fuse::{BinaryFuse16, BinaryFuse16Ref};
+use chainsieve_filter::{Filter, KeyHasher, Portable};
 
 /// Block 17,686,111 of mainnet with all its receipts.
 const BLOCK: &str = include_str!("../fixtures/ethereum/blocks/mainnet_17686111.json");

@@ -6,8 +6,9 @@
 use std::collections::HashSet;
 use std::error::Error;
 
-use chainsieve_filter::SplitBlockFilter512Ref;
-use chainsieve_filter::{Filter, Insert, KeyHasher, Portable, SplitBlockFilter512};
+use chainsieve_filter::split_block::SplitBlockFilter512;
+use chainsieve_filter::split_block::SplitBlockFilter512Ref;
+use chainsieve_filter::{Filter, Insert, KeyHasher, Portable};
 
 const ACCOUNTS: u64 = 50_000;
 const ROWS: u64 = 200_000;

@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 
-use chainsieve_filter::{BinaryFuse8, BinaryFuse8Ref, Filter, KeyHasher, Portable};
+use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse8Ref};
+use chainsieve_filter::{Filter, KeyHasher, Portable};
 
 type Txid = [u8; 32];
 

@@ -12,7 +12,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error;
 
-use chainsieve_filter::{Filter, Insert, KeyHasher, RollingBloomFilter};
+use chainsieve_filter::rolling::RollingBloomFilter;
+use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 const REQUESTS: u64 = 400_000;
 const ROOM: usize = 2_000; // transactions that the cache has room for

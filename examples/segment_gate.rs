@@ -6,7 +6,8 @@
 
 use std::error::Error;
 
-use chainsieve_filter::{Filter, Insert, KeyHasher, SplitBlockFilter512};
+use chainsieve_filter::split_block::SplitBlockFilter512;
+use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 const SEGMENTS: u64 = 20;
 const KEYS: u64 = 5_000;

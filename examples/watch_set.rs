@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use chainsieve::bitcoin::{Block, consensus::encode::deserialize_hex};
-use chainsieve_filter::{Added, Probe, Removed, WatchError, WatchSet, WatchSetBuilder};
+use chainsieve_filter::watch_set::{Added, Probe, Removed, WatchError, WatchSet, WatchSetBuilder};
 
 /// Block 757,753 of the main chain.
 const BLOCK: &str = include_str!("../fixtures/bitcoin/blocks/mainnet_757753.json");

@@ -4,7 +4,8 @@
 
 use chainsieve_filter::interop::guava::GuavaBloomFilter;
 use chainsieve_filter::interop::{parquet, xor_singleheader};
-use chainsieve_filter::{BinaryFuse, Filter, FuseFingerprint, KeyHasher};
+use chainsieve_filter::fuse::{BinaryFuse, FuseFingerprint};
+use chainsieve_filter::{Filter, KeyHasher};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

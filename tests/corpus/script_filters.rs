@@ -5,10 +5,12 @@
 use std::collections::BTreeSet;
 
 use chainsieve::bitcoin::{Block, consensus};
-use chainsieve_filter::{
-    BinaryFuse8, BloomFilter, CuckooFilter12, Filter, Insert, KeyHasher, RibbonFilter,
-    SplitBlockFilter512,
-};
+use chainsieve_filter::bloom::BloomFilter;
+use chainsieve_filter::cuckoo::CuckooFilter12;
+use chainsieve_filter::fuse::BinaryFuse8;
+use chainsieve_filter::ribbon::RibbonFilter;
+use chainsieve_filter::split_block::SplitBlockFilter512;
+use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 use testkit::assert_rate;
 use testkit::btc::corpus::Corpus;

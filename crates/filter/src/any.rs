@@ -1,14 +1,15 @@
-//! A filter of any kind, as it comes out of a file.
+//! A filter of any kind, as it comes out of a file: [`AnyFilter`].
 //!
 //! For those who are handed bytes and ask: the kind stands in them. Who knows the kind decodes
 //! that, and has all that it can.
 
 use alloc::vec::Vec;
 
-use super::bloom::{BloomFilter, CompressedBloomFilter, PartitionedBloomFilter};
+use super::bloom::partitioned::PartitionedBloomFilter;
+use super::bloom::{BloomFilter, OpenedBloomFilter};
 use super::counting::CountingBloomFilter;
 use super::cuckoo::{CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16};
-use super::encoding::{DecodeError, EncodeError, Portable, parameter};
+use super::encoding::{DecodeError, EncodeError, Portable};
 use super::fuse::{BinaryFuse, BinaryFuse8, BinaryFuse16, FuseFingerprint};
 use super::hashing::{KeyHash, KeyHasher};
 use super::kind::Kind;
@@ -16,7 +17,6 @@ use super::membership::{Filter, Stats};
 use super::ribbon::RibbonFilter;
 use super::rolling::RollingBloomFilter;
 use super::scalable::ScalableBloomFilter;
-use super::sizing::SizingError;
 use super::split_block::{BlockShape, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512};
 
 /// Keys that are hashed together before they are asked for.
@@ -68,7 +68,8 @@ macro_rules! any_filter {
         /// A filter of any [`Kind`].
         ///
         /// ```
-        /// use chainsieve_filter::{AnyFilter, Insert, KeyHasher, Kind, Portable, SplitBlockFilter512};
+        /// use chainsieve_filter::split_block::SplitBlockFilter512;
+        /// use chainsieve_filter::{AnyFilter, Insert, KeyHasher, Kind, Portable};
         ///
         /// let hasher = KeyHasher::siphash_1_3([1, 2]);
         /// let mut filter = SplitBlockFilter512::with_fpr(1_000, 0.001, hasher)?;
@@ -209,96 +210,9 @@ described! {
 
 impl Described for OpenedBloomFilter {
     fn params(&self) -> Vec<(&'static str, Param)> {
-        let mut params = self.opened.params();
-        params.push(("coded_bits", self.coded.coded_bits().into()));
+        let mut params = self.opened().params();
+        params.push(("coded_bits", self.coded().coded_bits().into()));
         params
-    }
-}
-
-/// A [`CompressedBloomFilter`], and the filter that it opens to, which is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenedBloomFilter {
-    coded: CompressedBloomFilter,
-    opened: BloomFilter,
-}
-
-impl OpenedBloomFilter {
-    /// Bits that each bit of the code may open to: a filter made to be coded has some 25.
-    /// What takes more is opened [by hand](CompressedBloomFilter::open).
-    pub const MAX_EXPANSION: u64 = 64;
-
-    /// Opens a filter.
-    ///
-    /// # Errors
-    /// If it opens to more than [`MAX_EXPANSION`](Self::MAX_EXPANSION) times its bits, and to more
-    /// than 64 kB; or if there is no memory for them.
-    pub fn of(coded: CompressedBloomFilter) -> Result<Self, SizingError> {
-        let max_bits = coded.coded_bits().saturating_mul(Self::MAX_EXPANSION).max(1 << 19);
-        Ok(Self { opened: coded.open(max_bits)?, coded })
-    }
-
-    /// As it was coded.
-    pub const fn coded(&self) -> &CompressedBloomFilter {
-        &self.coded
-    }
-
-    /// As it is asked.
-    pub const fn opened(&self) -> &BloomFilter {
-        &self.opened
-    }
-}
-
-impl Portable for OpenedBloomFilter {
-    fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        self.coded.encode()
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let coded = CompressedBloomFilter::decode(bytes)?;
-        let num_bits = coded.num_bits();
-        Self::of(coded).map_err(|error| match error {
-            SizingError::NoMemory(no_memory) => no_memory.into(),
-            _ => {
-                let limit = "at most 64 for each bit of the code";
-                parameter("the number of bits that the code opens to", num_bits, limit)
-            }
-        })
-    }
-}
-
-impl Filter for OpenedBloomFilter {
-    type Hash = u64;
-
-    fn hasher(&self) -> &KeyHasher {
-        self.opened.hasher()
-    }
-
-    fn contains_hash(&self, hash: u64) -> bool {
-        self.opened.contains_hash(hash)
-    }
-
-    fn contains_batch(&self, hashes: &[u64], may_contain: &mut [bool]) {
-        self.opened.contains_batch(hashes, may_contain);
-    }
-
-    fn len(&self) -> u64 {
-        self.opened.len()
-    }
-
-    fn num_bits(&self) -> u64 {
-        self.opened.num_bits()
-    }
-
-    fn fill(&self) -> f64 {
-        self.opened.fill()
-    }
-
-    fn expected_fpr(&self) -> f64 {
-        self.opened.expected_fpr()
-    }
-
-    fn estimated_len(&self) -> Option<f64> {
-        self.opened.estimated_len()
     }
 }
 

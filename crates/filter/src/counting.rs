@@ -55,7 +55,8 @@ type Block = [u64; LINE_WORDS];
 ///
 /// # Examples
 /// ```
-/// use chainsieve_filter::{CountingBloomFilter, Filter, Insert, KeyHasher, Remove, Witness};
+/// use chainsieve_filter::textbook::CountingBloomFilter;
+/// use chainsieve_filter::{Filter, Insert, KeyHasher, Remove, Witness};
 ///
 /// let mut filter = CountingBloomFilter::with_fpr(1_000, 0.01, KeyHasher::random())?;
 /// filter.insert(b"key")?;

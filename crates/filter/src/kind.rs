@@ -81,7 +81,7 @@ impl Kind {
     /// let cost = Kind::Cuckoo16.cost(100_000_000, 1e-3)?;
     /// assert!(cost.bits_per_key < 17.1 && cost.fpr < 1.2e-4 && cost.removes);
     /// assert!(Kind::Fuse8.cost(100_000_000, 1e-3).is_err());
-    /// # Ok::<(), chainsieve_filter::SizingError>(())
+    /// # Ok::<(), chainsieve_filter::sizing::SizingError>(())
     /// ```
     pub fn cost(self, n: u64, fpr: f64) -> Result<Cost, SizingError> {
         self.sizing()(n.max(1), checked(fpr)?)

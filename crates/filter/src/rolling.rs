@@ -51,7 +51,8 @@ const MAX_PLACES: u64 = 1 << 54;
 ///
 /// # Examples
 /// ```
-/// use chainsieve_filter::{Filter, Insert, RollingBloomFilter};
+/// use chainsieve_filter::rolling::RollingBloomFilter;
+/// use chainsieve_filter::{Filter, Insert};
 ///
 /// let mut seen = RollingBloomFilter::new(50_000, 1e-6)?;
 /// assert!(seen.insert(b"transaction")?, "certainly new: relay it");

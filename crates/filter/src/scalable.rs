@@ -64,7 +64,8 @@ const MAX_WORDS: u64 = 1 << 48;
 ///
 /// # Examples
 /// ```
-/// use chainsieve_filter::{Filter, Insert, KeyHasher, ScalableBloomFilter};
+/// use chainsieve_filter::scalable::ScalableBloomFilter;
+/// use chainsieve_filter::{Filter, Insert, KeyHasher};
 ///
 /// let mut filter = ScalableBloomFilter::with_fpr(100, 0.01, KeyHasher::random())?;
 /// for key in 0..10_000_u32 {

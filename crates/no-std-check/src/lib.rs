@@ -20,7 +20,8 @@ use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::scan;
-use chainsieve::filter::{AnyFilter, CuckooFilter16, Filter, Insert, KeyHasher};
+use chainsieve::filter::cuckoo::CuckooFilter16;
+use chainsieve::filter::{AnyFilter, Filter, Insert, KeyHasher};
 use chainsieve::simd::Backend;
 
 /// The payload of a filter with one element, or nothing if it has no size.

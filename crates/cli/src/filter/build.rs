@@ -1,14 +1,18 @@
 //! `filter build`.
 
 use anyhow::bail;
+use chainsieve_filter::bloom::{BloomFilter, CompressedBloomFilter, OpenedBloomFilter};
+use chainsieve_filter::cuckoo::CuckooFilter;
+use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
+use chainsieve_filter::hashing::KeyHash;
 use chainsieve_filter::interop::guava::GuavaBloomFilter;
+use chainsieve_filter::ribbon::RibbonFilter;
+use chainsieve_filter::rolling::RollingBloomFilter;
+use chainsieve_filter::scalable::ScalableBloomFilter;
 use chainsieve_filter::sizing::{self, SizingError, classic, stages};
-use chainsieve_filter::{
-    AnyFilter, BinaryFuse8, BinaryFuse16, Bits256, Bits512, BlockShape, BloomFilter,
-    CompressedBloomFilter, CountingBloomFilter, CuckooFilter, Filter as _, KeyHash, KeyHasher,
-    Kind, OpenedBloomFilter, PartitionedBloomFilter, RibbonFilter, RollingBloomFilter,
-    ScalableBloomFilter, SplitBlockFilter,
-};
+use chainsieve_filter::split_block::{Bits256, Bits512, BlockShape, SplitBlockFilter};
+use chainsieve_filter::textbook::{CountingBloomFilter, PartitionedBloomFilter};
+use chainsieve_filter::{AnyFilter, Filter as _, KeyHasher, Kind};
 use serde_json::json;
 
 use super::fill::{Counts, Keys, as_they_come, filled, filled_as, solved};

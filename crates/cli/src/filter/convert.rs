@@ -1,8 +1,10 @@
 //! `filter convert`.
 
 use anyhow::{Context as _, bail};
+use chainsieve_filter::bloom::{CompressedBloomFilter, OpenedBloomFilter};
 use chainsieve_filter::interop::{parquet, xor_singleheader};
-use chainsieve_filter::{AnyFilter, CompressedBloomFilter, Fold, OpenedBloomFilter, Stats};
+use chainsieve_filter::membership::Stats;
+use chainsieve_filter::{AnyFilter, Fold};
 use serde_json::json;
 
 use super::foreign::{self, Asked};

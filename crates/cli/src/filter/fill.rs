@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
+use chainsieve_filter::fuse::BuildError;
+use chainsieve_filter::hashing::KeyHash;
+use chainsieve_filter::membership::Full;
 use chainsieve_filter::sizing::SizingError;
-use chainsieve_filter::{AnyFilter, BuildError, Full, Insert, KeyHash, KeyHasher};
+use chainsieve_filter::{AnyFilter, Insert, KeyHasher};
 use rayon::slice::ParallelSliceMut as _;
 
 use super::keys::KeyLines;

@@ -1,11 +1,13 @@
 //! Filters in other programs' formats.
 
 use anyhow::Context as _;
+use chainsieve_filter::any::Param;
+use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
+use chainsieve_filter::hashing::KeyHash as _;
 use chainsieve_filter::interop::guava::{GuavaBloomFilter, Strategy};
 use chainsieve_filter::interop::{parquet, xor_singleheader};
-use chainsieve_filter::{
-    AnyFilter, BinaryFuse8, BinaryFuse16, Filter as _, KeyHash as _, KeyHasher, Param, Stats,
-};
+use chainsieve_filter::membership::Stats;
+use chainsieve_filter::{AnyFilter, Filter as _, KeyHasher};
 
 use super::hasher::hasher;
 use crate::args::UsageError;

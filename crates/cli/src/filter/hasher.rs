@@ -1,7 +1,8 @@
 //! `--hash` and `--seed`.
 
 use anyhow::{Context as _, anyhow, bail};
-use chainsieve_filter::{HashFunction, KeyHasher};
+use chainsieve_filter::KeyHasher;
+use chainsieve_filter::hashing::HashFunction;
 
 use crate::args::membership::HashName;
 use crate::input::decode_hex;

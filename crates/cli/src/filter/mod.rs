@@ -12,7 +12,7 @@ mod out;
 mod size;
 mod test;
 
-use chainsieve_filter::Param;
+use chainsieve_filter::any::Param;
 use serde_json::{Map, Value, json};
 
 use crate::args::membership::MembershipCommand;

@@ -2,9 +2,9 @@
 //! the same hashes made before, so that both have the same rate and hashing is not measured.
 #![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
-use chainsieve_filter::{
-    AtomicBloomFilter, BloomFilter, Filter, Insert, KeyHasher, PartitionedBloomFilter,
-};
+use chainsieve_filter::bloom::{AtomicBloomFilter, BloomFilter};
+use chainsieve_filter::textbook::PartitionedBloomFilter;
+use chainsieve_filter::{Filter, Insert, KeyHasher};
 use foldhash::fast::FixedState;
 
 use crate::keys::{self, Turns};

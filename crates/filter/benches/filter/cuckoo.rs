@@ -3,9 +3,8 @@
 
 use std::hash::Hasher;
 
-use chainsieve_filter::{
-    CuckooFilter8, CuckooFilter12, CuckooFilter16, Filter, Insert, KeyHasher, Remove, Witness,
-};
+use chainsieve_filter::cuckoo::{CuckooFilter8, CuckooFilter12, CuckooFilter16};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Remove, Witness};
 use scalable_cuckoo_filter::{ScalableCuckooFilter, ScalableCuckooFilterBuilder};
 use xorf::{BinaryFuse16, Filter as _};
 

@@ -1,10 +1,12 @@
 //! Filters that forget, grow or count: what an operation costs, beside the filters that beat them.
 #![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
-use chainsieve_filter::{
-    CountingBloomFilter, CuckooFilter12, Filter, Insert, KeyHasher, Remove, RollingBloomFilter,
-    ScalableBloomFilter, SplitBlockFilter512, Witness,
-};
+use chainsieve_filter::cuckoo::CuckooFilter12;
+use chainsieve_filter::rolling::RollingBloomFilter;
+use chainsieve_filter::scalable::ScalableBloomFilter;
+use chainsieve_filter::split_block::SplitBlockFilter512;
+use chainsieve_filter::textbook::CountingBloomFilter;
+use chainsieve_filter::{Filter, Insert, KeyHasher, Remove, Witness};
 
 use crate::keys;
 use testkit::timer::Report;

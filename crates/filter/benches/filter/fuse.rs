@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-use chainsieve_filter::{BinaryFuse, Filter, FuseFingerprint, KeyHasher};
+use chainsieve_filter::fuse::{BinaryFuse, FuseFingerprint};
+use chainsieve_filter::{Filter, KeyHasher};
 
 use crate::keys;
 use testkit::timer::Report;

@@ -3,7 +3,8 @@
 
 use std::hint::black_box;
 
-use chainsieve_filter::{Filter, KeyHasher, RibbonFilter};
+use chainsieve_filter::ribbon::RibbonFilter;
+use chainsieve_filter::{Filter, KeyHasher};
 use xorf::Filter as _;
 
 use crate::keys;

@@ -7,10 +7,10 @@
     reason = "counts become rates, and rates sizes"
 )]
 
-use chainsieve_filter::{
-    BlockShape, Filter, Insert, KeyHasher, Portable, SplitBlockFilter, SplitBlockFilter512,
-    SplitBlockFilter512Ref,
+use chainsieve_filter::split_block::{
+    BlockShape, SplitBlockFilter, SplitBlockFilter512, SplitBlockFilter512Ref,
 };
+use chainsieve_filter::{Filter, Insert, KeyHasher, Portable};
 use fastbloom::BloomFilter;
 use foldhash::fast::FixedState;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(report: &mut Report) {
 
 fn against_fastbloom(report: &mut Report, bits_per_key: f64, present: &[u64], absent: &[u64]) {
     let n = present.len();
-    let mut ours = filled::<chainsieve_filter::Bits512>(bits_per_key, present);
+    let mut ours = filled::<chainsieve_filter::split_block::Bits512>(bits_per_key, present);
     let rate = found(&ours, absent) as f64 / absent.len() as f64;
     let (mut peer, peer_rate) = fastbloom_at(rate, present, absent);
     let asked = &present[..n.min(absent.len())];
@@ -77,7 +77,7 @@ fn turns(hashes: &[u64]) -> (Turns<'_>, Turns<'_>, Turns<'_>) {
 /// Parquet's layout at 12 bits a key, 0.5 %.
 fn parquet(report: &mut Report, present: &[u64], absent: &[u64]) {
     let n = present.len();
-    let mut ours = filled::<chainsieve_filter::Bits256>(12.0, present);
+    let mut ours = filled::<chainsieve_filter::split_block::Bits256>(12.0, present);
     let mut peer = sbbf_rs_safe::Filter::new(12, n);
     for hash in present {
         peer.insert_hash(*hash);

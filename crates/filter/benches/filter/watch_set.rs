@@ -6,8 +6,9 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use chainsieve_filter::{
-    Acquired, Kept, KeyHasher, KeyStore, Probe, Released, WatchSet, WatchSetBuilder,
+use chainsieve_filter::KeyHasher;
+use chainsieve_filter::watch_set::{
+    Acquired, Kept, KeyStore, Probe, Released, WatchSet, WatchSetBuilder,
 };
 
 use crate::keys::{Scripts, sizes};

@@ -26,7 +26,8 @@ use crate::words::{NoMemory, Words, count_ones};
 ///
 /// # Examples
 /// ```
-/// use chainsieve_filter::{AtomicBloomFilter, Filter, KeyHasher};
+/// use chainsieve_filter::bloom::AtomicBloomFilter;
+/// use chainsieve_filter::{Filter, KeyHasher};
 ///
 /// let filter = <AtomicBloomFilter>::with_fpr(1_000, 0.001, KeyHasher::random())?;
 /// std::thread::scope(|scope| {

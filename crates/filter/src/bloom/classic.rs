@@ -11,7 +11,7 @@ use crate::words::Words;
 /// at a rate of 1 %, 14.4 at 0.1 %, 19.2 at 0.01 %. A probe of a stranger reads two bits on
 /// average, of a key all `k`, each another line of the cache: in a filter larger than the cache
 /// that is what it costs. `false` is certain; `true` is wrong at the rate
-/// [`expected_fpr`](Filter::expected_fpr) says.
+/// [`expected_fpr`](crate::Filter::expected_fpr) says.
 ///
 /// **When to use it.** Any size and any rate, to the bit; keys are added for ever, with a rate
 /// that rises gently past the capacity; filters of equal shape are united, and folded to half
@@ -31,7 +31,8 @@ use crate::words::Words;
 ///
 /// # Examples
 /// ```
-/// use chainsieve_filter::{BloomFilter, Filter, Insert, KeyHasher};
+/// use chainsieve_filter::bloom::BloomFilter;
+/// use chainsieve_filter::{Filter, Insert, KeyHasher};
 ///
 /// let mut filter = <BloomFilter>::with_fpr(1_000, 0.001, KeyHasher::random())?;
 /// assert!(filter.insert(b"key")?);

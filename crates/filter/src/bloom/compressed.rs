@@ -34,7 +34,8 @@ use crate::words::Words;
 /// # Examples
 /// ```
 /// use chainsieve_filter::sizing::stages;
-/// use chainsieve_filter::{BloomFilter, CompressedBloomFilter, Filter, Insert, KeyHasher, Portable};
+/// use chainsieve_filter::bloom::{BloomFilter, CompressedBloomFilter};
+/// use chainsieve_filter::{Filter, Insert, KeyHasher, Portable};
 ///
 /// // Two hash functions instead of ten, and four times the bits.
 /// let (size, _) = stages::compressed_size(1_000, 0.001)?;

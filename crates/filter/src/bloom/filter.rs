@@ -13,7 +13,7 @@ use crate::sizing::{MAX_HASH_FUNCS, SizingError, classic};
 use crate::words::{NoMemory, Words, count_ones, unite};
 
 /// A Bloom filter without blocks: [`BloomFilter`](super::BloomFilter), or
-/// [`PartitionedBloomFilter`](super::PartitionedBloomFilter).
+/// [`PartitionedBloomFilter`](crate::textbook::PartitionedBloomFilter).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bloom<const PARTITIONED: bool, H = u64, S = Words> {
     pub(super) words: S,

@@ -1,4 +1,4 @@
-//! Bloom filters without blocks: classic, shared between threads, partitioned, coded for the wire.
+//! Bloom filters without blocks: classic, shared between threads, coded for the wire.
 
 #[cfg(feature = "std")]
 mod atomic;
@@ -6,7 +6,8 @@ mod bits;
 mod classic;
 mod compressed;
 mod filter;
-mod partitioned;
+mod opened;
+pub(crate) mod partitioned;
 mod places;
 #[cfg(test)]
 mod tests;
@@ -16,4 +17,4 @@ pub use atomic::AtomicBloomFilter;
 pub use classic::{BloomFilter, BloomFilterRef};
 pub use compressed::CompressedBloomFilter;
 pub use filter::Bloom;
-pub use partitioned::{PartitionedBloomFilter, PartitionedBloomFilterRef};
+pub use opened::OpenedBloomFilter;

@@ -19,7 +19,8 @@ use crate::words::Words;
 ///
 /// # Examples
 /// ```
-/// use chainsieve_filter::{Filter, Insert, KeyHasher, PartitionedBloomFilter};
+/// use chainsieve_filter::textbook::PartitionedBloomFilter;
+/// use chainsieve_filter::{Filter, Insert, KeyHasher};
 ///
 /// let mut filter = <PartitionedBloomFilter>::with_fpr(1_000, 0.001, KeyHasher::random())?;
 /// assert!(filter.insert(b"key")?);

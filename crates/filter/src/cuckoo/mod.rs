@@ -57,7 +57,8 @@ const CHUNK: usize = 32;
 ///
 /// # Examples
 /// ```
-/// use chainsieve_filter::{CuckooFilter16, Filter, Insert, KeyHasher, Remove, Witness};
+/// use chainsieve_filter::cuckoo::CuckooFilter16;
+/// use chainsieve_filter::{Filter, Insert, KeyHasher, Remove, Witness};
 ///
 /// let mut filter = CuckooFilter16::with_capacity(1_000, KeyHasher::xxh3(7))?;
 /// filter.insert(b"a key")?;

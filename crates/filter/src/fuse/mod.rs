@@ -16,7 +16,7 @@
 //! - **When**: the set is static, and asked often, or shipped. Other languages read the layout:
 //!   [`xor_singleheader`](super::interop::xor_singleheader).
 //! - **When not**: the set changes (cuckoo, watch sets); few keys, where an exact table is as
-//!   small. **What beats it**: in bytes a [ribbon](super::RibbonFilter), at any rate, for slower
+//!   small. **What beats it**: in bytes a [ribbon](super::ribbon::RibbonFilter), at any rate, for slower
 //!   probes; in speed a split-block filter, for more bits at the same rate.
 //!
 //! Source: Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters", 2022.
@@ -47,9 +47,10 @@ use peeling::Peeled;
 use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
 use super::hashing::KeyHasher;
 use super::membership::Filter;
+pub use super::static_build::BuildError;
 #[cfg(feature = "xor-singleheader")]
 use super::static_build::reserved;
-use super::static_build::{BuildError, build_shards, shard_of};
+use super::static_build::{build_shards, shard_of};
 use super::words::{NoMemory, Words};
 
 /// Words of a shard in the directory.

@@ -14,7 +14,7 @@
 //! Both strategies are double hashing of `MurmurHash3_x64_128`, and have its defects: small filters
 //! have a higher rate than the formula says, and `MURMUR128_MITZ_32` counts positions in 31 bits,
 //! so that filters beyond 2³¹ bits use no more than those. They are for programs that have such
-//! filters; for others take [`BloomFilter`](crate::BloomFilter).
+//! filters; for others take [`BloomFilter`](crate::bloom::BloomFilter).
 
 use alloc::vec::Vec;
 

@@ -14,7 +14,7 @@
 //!   which neighbour each other: two to four cache lines when the key is absent.
 //! - **When**: bytes are what counts, as for a set that is shipped, or the rate is none that other
 //!   static filters have. **When not**: the set changes; probes are what counts.
-//!   **What beats it**: a [fuse filter](super::BinaryFuse) is two to three times as fast to ask,
+//!   **What beats it**: a [fuse filter](super::fuse::BinaryFuse) is two to three times as fast to ask,
 //!   for 9 to 10 % more bits; bumped ribbons take 1.01 times the bits, for a second place to look.
 //!
 //! Large sets are cut into shards of about 2¹⁴ keys, each a system of its own: the larger a
@@ -48,7 +48,8 @@ use super::hashing::KeyHasher;
 use super::kind::Kind;
 use super::membership::Filter;
 use super::sizing::{SizingError, checked};
-use super::static_build::{BuildError, build_shards, shard_of};
+pub use super::static_build::BuildError;
+use super::static_build::{build_shards, shard_of};
 use super::words::{NoMemory, Words};
 
 /// Keys of a shard: few enough for little overhead, many enough that rounding to blocks and the

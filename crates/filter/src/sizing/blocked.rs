@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::classic::{self, Exact, checked_hash_funcs};
 use super::math::{ceil, checked, float, floor, greatest, least, mean_over_load};
 use super::{MAX_HASH_FUNCS, SizingError};
-use crate::NoMemory;
+use crate::words::NoMemory;
 
 /// No memory has more blocks.
 const MAX_BLOCKS: u64 = 1 << 50;

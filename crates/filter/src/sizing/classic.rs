@@ -7,7 +7,7 @@
 
 use super::math::{MAX_BITS, any_of, ceil, checked, float, floor, greatest, least, small};
 use super::{MAX_HASH_FUNCS, SizingError};
-use crate::NoMemory;
+use crate::words::NoMemory;
 
 /// Bits and hash functions of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Size {
 /// use chainsieve_filter::sizing::classic;
 /// let size = classic::size(1_000_000, 0.01)?;
 /// assert_eq!((size.num_bits, size.hash_funcs), (9_592_957, 7));
-/// # Ok::<(), chainsieve_filter::SizingError>(())
+/// # Ok::<(), chainsieve_filter::sizing::SizingError>(())
 /// ```
 pub fn size(n: u64, fpr: f64) -> Result<Size, SizingError> {
     let size = |hash_funcs| Ok(Size { num_bits: num_bits(n, hash_funcs, fpr)?, hash_funcs });

@@ -10,7 +10,7 @@
 
 use super::SizingError;
 use super::math::{any_of, ceil, checked, float, floor, greatest};
-use crate::NoMemory;
+use crate::words::NoMemory;
 
 /// Slots of a bucket.
 pub const SLOTS: u32 = 4;
@@ -43,7 +43,7 @@ pub fn fpr(n: u64, num_buckets: u64, fingerprint_bits: u32) -> f64 {
 /// use chainsieve_filter::sizing::cuckoo;
 /// // 17.02 bits for a key, at 1.15e-4.
 /// assert_eq!(cuckoo::num_buckets(1_000_000, 1.2e-4, 16)?, 265_958);
-/// # Ok::<(), chainsieve_filter::SizingError>(())
+/// # Ok::<(), chainsieve_filter::sizing::SizingError>(())
 /// ```
 pub fn num_buckets(n: u64, fpr: f64, fingerprint_bits: u32) -> Result<u64, SizingError> {
     checked(fpr)?;

@@ -7,7 +7,7 @@
 use super::SizingError;
 use super::classic::{checked_hash_funcs, smaller};
 use super::math::{MAX_BITS, any_of, ceil, checked, float, floor, greatest, least};
-use crate::NoMemory;
+use crate::words::NoMemory;
 
 /// Slices and their length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 
 use super::SizingError;
 use super::math::{any_of, ceil, checked, float, floor, greatest, least, mean_over_load};
-use crate::NoMemory;
+use crate::words::NoMemory;
 
 /// Words of a block, and bits of a key.
 const WORDS: u32 = 8;
@@ -37,7 +37,7 @@ pub fn fpr(n: u64, num_blocks: u64, word_bits: u32) -> f64 {
 /// use chainsieve_filter::sizing::split_block;
 /// let blocks = split_block::num_blocks(1_000_000, 0.01, 64)?;
 /// assert_eq!(blocks * 512 / 1_000_000, 10);
-/// # Ok::<(), chainsieve_filter::SizingError>(())
+/// # Ok::<(), chainsieve_filter::sizing::SizingError>(())
 /// ```
 pub fn num_blocks(n: u64, fpr: f64, word_bits: u32) -> Result<u64, SizingError> {
     let n = n.max(1);

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use super::classic::{self, Size};
 use super::math::{checked, float, least};
 use super::{MAX_HASH_FUNCS, SizingError};
-use crate::NoMemory;
+use crate::words::NoMemory;
 
-/// What [`ScalableBloomFilter`](crate::ScalableBloomFilter) tightens by: the rate of each
+/// What [`ScalableBloomFilter`](crate::scalable::ScalableBloomFilter) tightens by: the rate of each
 /// stage is this share of the one before. Almeida and others advise 0.8 to 0.9; from a hundredfold
 /// growth on that takes the least memory.
 pub const TIGHTENING: f64 = 0.8;

@@ -68,7 +68,8 @@ impl BlockShape for Bits256 {}
 ///
 /// # Examples
 /// ```
-/// use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, SplitBlockFilter512};
+/// use chainsieve_filter::split_block::SplitBlockFilter512;
+/// use chainsieve_filter::{Filter, Fold, Insert, KeyHasher};
 ///
 /// let hasher = KeyHasher::xxh3(7);
 /// // Room for 2,000 keys at 0.1 %. `with_fpr` does the sum, whose result may be odd.

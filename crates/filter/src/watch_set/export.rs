@@ -43,8 +43,8 @@ pub enum ExportError<E> {
 }
 
 impl<S: KeyStore> WatchSet<S> {
-    /// A static filter of the keys, for others to ask: [`BinaryFuse8`](crate::BinaryFuse8)
-    /// or [`BinaryFuse16`](crate::BinaryFuse16). See [`Exposure`] for what that means.
+    /// A static filter of the keys, for others to ask: [`BinaryFuse8`](crate::fuse::BinaryFuse8)
+    /// or [`BinaryFuse16`](crate::fuse::BinaryFuse16). See [`Exposure`] for what that means.
     ///
     /// Keys are hashed anew, by a hasher that others may know: a new one. The set's own would let
     /// them choose keys that collide in it.

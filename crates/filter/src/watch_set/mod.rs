@@ -3,8 +3,8 @@
 //! # How it is built
 //! The top six bits of a key's hash choose one of 64 stripes, with a lock for its readers and one
 //! for its writers. Further bits choose one of the stripe's parts (extendible hashing), of some
-//! 25,000 keys each. A part is a [`SplitBlockFilter512`](super::SplitBlockFilter512), the gate, in
-//! front of a [`CuckooFilter16`](super::CuckooFilter16): of strangers 99 % are turned away by the
+//! 25,000 keys each. A part is a [`SplitBlockFilter512`](super::split_block::SplitBlockFilter512), the gate, in
+//! front of a [`CuckooFilter16`](super::cuckoo::CuckooFilter16): of strangers 99 % are turned away by the
 //! one line of memory that the gate reads, and the others but for one in ten thousand by the two
 //! lines behind. Both take the hash mixed anew, each otherwise: the bits that chose the part say
 //! nothing within it, and bits that both knew would let the same strangers through both.
@@ -72,12 +72,12 @@ use shard::{SHRUNK, Shape, Shard};
 ///   lets through.
 ///
 /// **When to use it**: keys change, strangers are many, a false hit costs a look-up in a database.
-/// **When not**: keys never change (a [`BinaryFuse16`](super::BinaryFuse16): 18 bits a key, but
+/// **When not**: keys never change (a [`BinaryFuse16`](super::fuse::BinaryFuse16): 18 bits a key, but
 /// more strangers); all are shipped to others (see [`Exposure`]); a rate of one in ten thousand is
 /// enough and memory is short ([`without_gate`](WatchSetBuilder::without_gate)).
 ///
 /// ```
-/// use chainsieve_filter::{Probe, WatchSet};
+/// use chainsieve_filter::watch_set::{Probe, WatchSet};
 ///
 /// let watch = WatchSet::new();
 /// watch.add(b"a script")?;

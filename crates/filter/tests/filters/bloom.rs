@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use chainsieve_filter::bloom::{AtomicBloomFilter, BloomFilter, CompressedBloomFilter};
+use chainsieve_filter::hashing::KeyHash;
+use chainsieve_filter::membership::MergeError;
 use chainsieve_filter::sizing::{SizingError, classic};
-use chainsieve_filter::{
-    AtomicBloomFilter, BloomFilter, CompressedBloomFilter, Filter, Fold, Insert, KeyHash,
-    KeyHasher, Merge, MergeError, PartitionedBloomFilter, Portable,
-};
+use chainsieve_filter::textbook::PartitionedBloomFilter;
+use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, Merge, Portable};
 use proptest::prelude::*;
 
 use testkit::split_mix;
@@ -325,8 +326,8 @@ fn hashes_are_as_wide_as_the_rate_takes() {
     assert!(matches!(narrow, Err(SizingError::HashTooShort { bits: 64, .. })), "{narrow:?}");
     assert!(BloomFilter::<u128>::with_fpr(1_000, 1e-16, HASHER).is_ok());
     for hasher in [
-        KeyHasher::new(chainsieve_filter::HashFunction::Fnv1a),
-        KeyHasher::new(chainsieve_filter::HashFunction::Xxh64 { seed: 0 }),
+        KeyHasher::new(chainsieve_filter::hashing::HashFunction::Fnv1a),
+        KeyHasher::new(chainsieve_filter::hashing::HashFunction::Xxh64 { seed: 0 }),
     ] {
         assert!(BloomFilter::<u128>::with_fpr(1_000, 1e-3, hasher).is_err());
         assert!(<BloomFilter>::with_fpr(1_000, 1e-3, hasher).is_ok());

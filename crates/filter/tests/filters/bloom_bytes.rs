@@ -1,11 +1,13 @@
 //! Bytes of classic, partitioned and coded Bloom filters: golden files, views, hostile bytes.
 
-use chainsieve_filter::sizing::stages;
-use chainsieve_filter::{
-    AnyFilter, AtomicBloomFilter, BloomFilter, BloomFilterRef, CompressedBloomFilter, DecodeError,
-    EncodeError, Filter, Insert, KeyHash, KeyHasher, PartitionedBloomFilter,
-    PartitionedBloomFilterRef, Portable,
+use chainsieve_filter::bloom::{
+    AtomicBloomFilter, BloomFilter, BloomFilterRef, CompressedBloomFilter,
 };
+use chainsieve_filter::encoding::{DecodeError, EncodeError};
+use chainsieve_filter::hashing::KeyHash;
+use chainsieve_filter::sizing::stages;
+use chainsieve_filter::textbook::{PartitionedBloomFilter, PartitionedBloomFilterRef};
+use chainsieve_filter::{AnyFilter, Filter, Insert, KeyHasher, Portable};
 
 use crate::bloom::hashes;
 use crate::golden::{compare, mend, mutants, with_params};

@@ -1,11 +1,11 @@
 //! Classic and partitioned Bloom filters: rates of false positives.
 #![expect(clippy::cast_possible_truncation, reason = "positions in small filters")]
 
+use chainsieve_filter::bloom::{AtomicBloomFilter, BloomFilter};
+use chainsieve_filter::hashing::HashFunction;
 use chainsieve_filter::sizing::classic;
-use chainsieve_filter::{
-    AtomicBloomFilter, BloomFilter, Filter, Fold, HashFunction, Insert, KeyHasher,
-    PartitionedBloomFilter, Portable,
-};
+use chainsieve_filter::textbook::PartitionedBloomFilter;
+use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, Portable};
 
 use crate::bloom::hashes;
 use crate::key_families::{Family, SEEDS};

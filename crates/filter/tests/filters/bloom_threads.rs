@@ -3,7 +3,8 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use chainsieve_filter::{AtomicBloomFilter, BloomFilter, Filter, Insert, KeyHasher, Portable};
+use chainsieve_filter::bloom::{AtomicBloomFilter, BloomFilter};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Portable};
 
 use crate::bloom::hashes;
 

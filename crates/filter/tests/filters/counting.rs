@@ -1,10 +1,11 @@
 //! Counting filters: rates, removal, counters that stay at fifteen, bytes.
 
+use chainsieve_filter::encoding::DecodeError;
+use chainsieve_filter::membership::{MergeError, NotContained};
+use chainsieve_filter::sizing::SizingError;
 use chainsieve_filter::sizing::blocked;
-use chainsieve_filter::{
-    CountingBloomFilter, DecodeError, Filter, Insert, KeyHasher, Kind, Merge, MergeError,
-    NotContained, Portable, Remove, SizingError, Witness,
-};
+use chainsieve_filter::textbook::CountingBloomFilter;
+use chainsieve_filter::{Filter, Insert, KeyHasher, Kind, Merge, Portable, Remove, Witness};
 
 use crate::key_families::{Family, SEEDS};
 use crate::model::Laws;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use chainsieve_filter::{
-    CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16, Filter, Insert, KeyHasher, Merge,
-    MergeError, NotContained, Portable, Remove, SizingError, Witness,
-};
+use chainsieve_filter::cuckoo::{CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16};
+use chainsieve_filter::membership::{MergeError, NotContained};
+use chainsieve_filter::sizing::SizingError;
+use chainsieve_filter::{Filter, Insert, KeyHasher, Merge, Portable, Remove, Witness};
 
 use crate::key_families::SEEDS;
 use crate::model::Laws;

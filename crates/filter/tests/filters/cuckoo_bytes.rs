@@ -1,9 +1,8 @@
 //! The bytes of cuckoo filters: golden files, views, and bytes that are none.
 
-use chainsieve_filter::{
-    CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16, DecodeError, EncodeError, Filter,
-    Insert, KeyHasher, Kind, Portable,
-};
+use chainsieve_filter::cuckoo::{CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16};
+use chainsieve_filter::encoding::{DecodeError, EncodeError};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Kind, Portable};
 
 use crate::cuckoo::hashes;
 use crate::golden::{compare, mend};

@@ -1,7 +1,8 @@
 //! Rates of cuckoo filters: those of the formula, for every width, many sizes, all families of
 //! keys; and, for filters of so few buckets that chance makes them differ, each one's own.
 
-use chainsieve_filter::{CuckooFilter, CuckooFilter16, Filter, Insert, KeyHasher};
+use chainsieve_filter::cuckoo::{CuckooFilter, CuckooFilter16};
+use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 use crate::cuckoo::hashes;
 use crate::key_families::{Family, SEEDS};

@@ -3,11 +3,13 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use chainsieve_filter::bloom::BloomFilter;
+use chainsieve_filter::cuckoo::CuckooFilter16;
+use chainsieve_filter::sizing::SizingError;
 use chainsieve_filter::sizing::{self, Cost, blocked, classic, cuckoo, partitioned, stages};
-use chainsieve_filter::{
-    BloomFilter, CountingBloomFilter, CuckooFilter16, Filter, KeyHasher, Kind,
-    PartitionedBloomFilter, SizingError, SplitBlockFilter256, SplitBlockFilter512,
-};
+use chainsieve_filter::split_block::{SplitBlockFilter256, SplitBlockFilter512};
+use chainsieve_filter::textbook::{CountingBloomFilter, PartitionedBloomFilter};
+use chainsieve_filter::{Filter, KeyHasher, Kind};
 
 const HASHER: KeyHasher = KeyHasher::xxh3(7);
 /// The greatest rate below one.

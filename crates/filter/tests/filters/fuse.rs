@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use chainsieve_filter::{
-    BinaryFuse, BinaryFuse8, BinaryFuse16, BuildError, DecodeError, EncodeError, Filter,
-    FuseFingerprint, HashFunction, KeyHasher, Kind, Portable, interop,
-};
+use chainsieve_filter::encoding::{DecodeError, EncodeError};
+use chainsieve_filter::fuse::{BinaryFuse, BinaryFuse8, BinaryFuse16, BuildError, FuseFingerprint};
+use chainsieve_filter::hashing::HashFunction;
+use chainsieve_filter::{Filter, KeyHasher, Kind, Portable, interop};
 use proptest::prelude::*;
 
 use crate::golden;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use chainsieve_filter::DecodeError;
+use chainsieve_filter::encoding::DecodeError;
 
 /// The golden file `fixtures/filters/NAME.chsieve`, which must be what was made now.
 ///

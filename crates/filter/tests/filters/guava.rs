@@ -1,7 +1,8 @@
 //! Filters that Guava wrote, and its answers about them.
 
+use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::interop::guava::{GuavaBloomFilter, Strategy};
-use chainsieve_filter::{DecodeError, Filter, Insert, Merge};
+use chainsieve_filter::{Filter, Insert, Merge};
 use serde_json::Value;
 
 fn fixtures() -> Vec<Value> {

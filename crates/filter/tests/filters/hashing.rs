@@ -3,9 +3,9 @@
 
 use std::hash::Hasher as _;
 
-use chainsieve_filter::{
-    Filter, HashFunction, Insert, KeyHasher, Merge, Portable, SplitBlockFilter512,
-};
+use chainsieve_filter::hashing::HashFunction;
+use chainsieve_filter::split_block::SplitBlockFilter512;
+use chainsieve_filter::{Filter, Insert, KeyHasher, Merge, Portable};
 
 const MURMUR3: KeyHasher = KeyHasher::new(HashFunction::Murmur3 { seed: 0 });
 const XXH64: KeyHasher = KeyHasher::new(HashFunction::Xxh64 { seed: 0 });

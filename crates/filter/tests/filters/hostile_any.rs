@@ -1,12 +1,16 @@
 //! Bytes from strangers, of every kind: an error of the right type or a filter that can be asked,
 //! never a panic, and memory in proportion to the bytes.
 
-use chainsieve_filter::{
-    AnyFilter, BinaryFuse8, BinaryFuse16, BloomFilter, CompressedBloomFilter, CountingBloomFilter,
-    CuckooFilter8, CuckooFilter12, CuckooFilter16, DecodeError, Insert, KeyHasher, Kind,
-    OpenedBloomFilter, PartitionedBloomFilter, RibbonFilter, RollingBloomFilter,
-    ScalableBloomFilter, SplitBlockFilter256, SplitBlockFilter512,
-};
+use chainsieve_filter::bloom::{BloomFilter, CompressedBloomFilter, OpenedBloomFilter};
+use chainsieve_filter::cuckoo::{CuckooFilter8, CuckooFilter12, CuckooFilter16};
+use chainsieve_filter::encoding::DecodeError;
+use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
+use chainsieve_filter::ribbon::RibbonFilter;
+use chainsieve_filter::rolling::RollingBloomFilter;
+use chainsieve_filter::scalable::ScalableBloomFilter;
+use chainsieve_filter::split_block::{SplitBlockFilter256, SplitBlockFilter512};
+use chainsieve_filter::textbook::{CountingBloomFilter, PartitionedBloomFilter};
+use chainsieve_filter::{AnyFilter, Insert, KeyHasher, Kind};
 
 use crate::golden::mend;
 use testkit::allocation::requested_by;

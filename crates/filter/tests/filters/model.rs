@@ -17,9 +17,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use chainsieve_filter::{
-    Filter, Insert, KeyHash, KeyHasher, Merge, MergeError, NotContained, Portable, Remove, Witness,
-};
+use chainsieve_filter::hashing::KeyHash;
+use chainsieve_filter::membership::{MergeError, NotContained};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Merge, Portable, Remove, Witness};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use chainsieve_filter::{
-    Filter, Full, Insert, KeyHasher, Merge, MergeError, NotContained, Remove, Witness,
-};
+use chainsieve_filter::membership::{Full, MergeError, NotContained};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Merge, Remove, Witness};
 
 use crate::model::{Laws, Model};
 

@@ -5,7 +5,9 @@ use ::parquet::bloom_filter::Sbbf;
 use chainsieve_filter::interop::parquet::{
     self, DecodeError, EncodeError, HASHER, ThriftError, decode, decode_prefix, encode,
 };
-use chainsieve_filter::{Filter, Insert, KeyHasher, SizingError, SplitBlockFilter256};
+use chainsieve_filter::sizing::SizingError;
+use chainsieve_filter::split_block::SplitBlockFilter256;
+use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 use crate::key_families::Family;
 

@@ -1,9 +1,11 @@
 //! Ribbon filters: rates at any number of columns, every key found, bits over the floor, bytes.
 
-use chainsieve_filter::{
-    BuildError, DecodeError, Filter, HashFunction, KeyHasher, Kind, Portable, RibbonFilter,
-    SizingError,
-};
+use chainsieve_filter::encoding::DecodeError;
+use chainsieve_filter::fuse::BuildError;
+use chainsieve_filter::hashing::HashFunction;
+use chainsieve_filter::ribbon::RibbonFilter;
+use chainsieve_filter::sizing::SizingError;
+use chainsieve_filter::{Filter, KeyHasher, Kind, Portable};
 use proptest::prelude::*;
 
 use crate::fuse::{batch, golden_keys, hashes};

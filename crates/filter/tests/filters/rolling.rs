@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use chainsieve_filter::encoding::DecodeError;
+use chainsieve_filter::rolling::RollingBloomFilter;
+use chainsieve_filter::sizing::SizingError;
 use chainsieve_filter::sizing::classic;
 use chainsieve_filter::sizing::stages::{self, Rolling};
-use chainsieve_filter::{
-    DecodeError, Filter, Insert, KeyHasher, Kind, Portable, RollingBloomFilter, SizingError,
-};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Kind, Portable};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

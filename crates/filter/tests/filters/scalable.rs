@@ -1,9 +1,10 @@
 //! Scalable filters: the compound rate holds after growth, stages, limits, bytes.
 
+use chainsieve_filter::encoding::DecodeError;
+use chainsieve_filter::scalable::ScalableBloomFilter;
+use chainsieve_filter::sizing::SizingError;
 use chainsieve_filter::sizing::{partitioned, stages};
-use chainsieve_filter::{
-    DecodeError, Filter, Insert, KeyHasher, Kind, Portable, ScalableBloomFilter, SizingError,
-};
+use chainsieve_filter::{Filter, Insert, KeyHasher, Kind, Portable};
 
 use crate::golden;
 use crate::key_families::{Family, SEEDS};

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use chainsieve_filter::{
-    Bits256, Bits512, BlockShape, Filter, Fold, Insert, KeyHasher, Merge, MergeError, Portable,
-    SizingError, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512,
+use chainsieve_filter::membership::MergeError;
+use chainsieve_filter::sizing::SizingError;
+use chainsieve_filter::split_block::{
+    Bits256, Bits512, BlockShape, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512,
 };
+use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, Merge, Portable};
 use chainsieve_lanes::simd::Backend;
 
 use crate::model::{Laws, Model};

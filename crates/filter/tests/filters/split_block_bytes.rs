@@ -1,10 +1,11 @@
 //! Split-block filters in bytes: the golden files, and bytes that lie.
 
 use crate::golden::mend;
-use chainsieve_filter::{
-    Bits256, Bits512, BlockShape, DecodeError, EncodeError, Filter, Insert, KeyHasher, Kind,
-    Portable, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512,
+use chainsieve_filter::encoding::{DecodeError, EncodeError};
+use chainsieve_filter::split_block::{
+    Bits256, Bits512, BlockShape, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512,
 };
+use chainsieve_filter::{Filter, Insert, KeyHasher, Kind, Portable};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The keys of the golden files: the numbers 0 to 99 in eight bytes, little-endian.

@@ -1,9 +1,8 @@
 //! Rates of split-block filters: what is measured is what the filter says of itself, and what its
 //! size was planned for.
 
-use chainsieve_filter::{
-    Bits256, Bits512, BlockShape, Filter, Fold, Insert, KeyHasher, SplitBlockFilter, sizing,
-};
+use chainsieve_filter::split_block::{Bits256, Bits512, BlockShape, SplitBlockFilter};
+use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, sizing};
 
 use crate::key_families::{Family, SEEDS};
 use testkit::assert_rate;
@@ -33,7 +32,7 @@ fn hasher(seed: u64) -> KeyHasher {
     match seed % 3 {
         0 => KeyHasher::siphash_1_3([seed, !seed]),
         1 => KeyHasher::xxh3(seed),
-        _ => KeyHasher::new(chainsieve_filter::HashFunction::Xxh64 { seed }),
+        _ => KeyHasher::new(chainsieve_filter::hashing::HashFunction::Xxh64 { seed }),
     }
 }
 

@@ -1,10 +1,10 @@
 //! The layout of `xor_singleheader`: its own bytes, and the answers of `xorf` over the same cells.
 
+use chainsieve_filter::encoding::DecodeError;
+use chainsieve_filter::fuse::{BinaryFuse, BinaryFuse8, BinaryFuse16, FuseFingerprint};
+use chainsieve_filter::hashing::HashFunction;
 use chainsieve_filter::interop::xor_singleheader::{self, ManyShards};
-use chainsieve_filter::{
-    BinaryFuse, BinaryFuse8, BinaryFuse16, DecodeError, Filter, FuseFingerprint, HashFunction,
-    KeyHasher,
-};
+use chainsieve_filter::{Filter, KeyHasher};
 use xorf::{DmaSerializable, Filter as _};
 
 use crate::fuse::{field, hashes};

@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use chainsieve_filter::{Answer, KeyStore as _, WatchSet, WatchSetBuilder};
+use chainsieve_filter::watch_set::{Answer, KeyStore as _, WatchSet, WatchSetBuilder};
 
 use super::stores::{HASHER, Tree};
 use crate::key_families::Family;

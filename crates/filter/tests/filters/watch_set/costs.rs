@@ -1,6 +1,7 @@
 //! What watch sets promise: bits a key, also after growth, and rates.
 
-use chainsieve_filter::{KeyHasher, Probe, WatchSet, WatchSetBuilder};
+use chainsieve_filter::KeyHasher;
+use chainsieve_filter::watch_set::{Probe, WatchSet, WatchSetBuilder};
 
 use crate::key_families::{Family, SEEDS};
 use testkit::assert_rate;

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 
-use chainsieve_filter::{
-    Added, Answer, BinaryFuse8, BinaryFuse16, Exposure, Filter as _, Hit, KeyHasher, KeyStore,
-    Probe, Removed, WatchError, WatchSet, WatchSetBuilder,
+use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
+use chainsieve_filter::watch_set::{
+    Added, Answer, Exposure, Hit, KeyStore, Probe, Removed, WatchError, WatchSet, WatchSetBuilder,
 };
+use chainsieve_filter::{Filter as _, KeyHasher};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -218,8 +219,8 @@ fn sets_are_made_of_many_keys_at_once() {
     assert_eq!(
         [reports[0], reports[64]],
         [
-            chainsieve_filter::Progress::Keys { taken: 31_000 },
-            chainsieve_filter::Progress::Filters { done: 30_000, of: 30_000 }
+            chainsieve_filter::watch_set::Progress::Keys { taken: 31_000 },
+            chainsieve_filter::watch_set::Progress::Filters { done: 30_000, of: 30_000 }
         ]
     );
     let over = builder.over(Tree::of(keys.iter().map(Vec::as_slice)), |_| ()).expect("memory");
@@ -256,7 +257,7 @@ fn exports_answer_for_the_keys() {
     let hits = strangers.iter().filter(|key| small.contains(key)).count();
     assert!((20..200).contains(&hits), "{hits} of 20,000 at 1 in 256");
     let secret = set.export_public::<u8>(KeyHasher::random(), exposure);
-    assert_eq!(secret.err(), Some(chainsieve_filter::ExportError::SecretKey));
+    assert_eq!(secret.err(), Some(chainsieve_filter::watch_set::ExportError::SecretKey));
 }
 
 #[test]
@@ -269,7 +270,7 @@ fn a_store_of_hashes_can_only_export_them() {
     }
     let exposure = Exposure::AnyoneCanTestScripts;
     let other = set.export_public::<u16>(KeyHasher::xxh3(1), exposure);
-    assert_eq!(other.err(), Some(chainsieve_filter::ExportError::NoKeys));
+    assert_eq!(other.err(), Some(chainsieve_filter::watch_set::ExportError::NoKeys));
     let same: BinaryFuse16 = set.export_public(HASHER, exposure).expect("hashes");
     assert!(keys.iter().all(|key| same.contains(key)));
 }

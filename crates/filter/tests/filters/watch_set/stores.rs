@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chainsieve_filter::{Acquired, Kept, KeyHasher, KeyStore, Released};
+use chainsieve_filter::KeyHasher;
+use chainsieve_filter::watch_set::{Acquired, Kept, KeyStore, Released};
 
 /// The hasher of stores that find keys by hash.
 pub(crate) const HASHER: KeyHasher = KeyHasher::siphash_1_3([3, 4]);

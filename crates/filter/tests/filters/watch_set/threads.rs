@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use chainsieve_filter::{KeyStore, Probe, WatchError, WatchSet, WatchSetBuilder};
+use chainsieve_filter::watch_set::{KeyStore, Probe, WatchError, WatchSet, WatchSetBuilder};
 
 use super::stores::{HASHER, Tree};
 use crate::key_families::Family;
@@ -114,11 +114,17 @@ fn references_of_several_threads_are_counted() {
             scope.spawn(|| {
                 for _ in 0..5 {
                     for key in &keys {
-                        count(set.add(key).expect("memory") == chainsieve_filter::Added::New);
+                        count(
+                            set.add(key).expect("memory")
+                                == chainsieve_filter::watch_set::Added::New,
+                        );
                     }
                     for key in &keys {
                         assert!(set.contains(key));
-                        count(set.remove(key).expect("held") == chainsieve_filter::Removed::Gone);
+                        count(
+                            set.remove(key).expect("held")
+                                == chainsieve_filter::watch_set::Removed::Gone,
+                        );
                     }
                 }
             });

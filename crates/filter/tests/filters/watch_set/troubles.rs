@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chainsieve_filter::{
-    Added, Answer, HashFunction, KeepError, KeyHasher, KeyStore as _, Probe, Removed, WatchError,
-    WatchSet, WatchSetBuilder,
+use chainsieve_filter::KeyHasher;
+use chainsieve_filter::hashing::HashFunction;
+use chainsieve_filter::watch_set::{
+    Added, Answer, KeepError, KeyStore as _, Probe, Removed, WatchError, WatchSet, WatchSetBuilder,
 };
 
 use super::stores::{HASHER, NoDisk, Tree};
