@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::bloom::partitioned::PartitionedBloomFilter;
 use super::bloom::{BloomFilter, OpenedBloomFilter};
+use super::count_min::{CountMin, Update};
 use super::counting::CountingBloomFilter;
 use super::cuckoo::{CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16};
 use super::encoding::{DecodeError, EncodeError, Portable};
@@ -54,6 +55,12 @@ impl From<usize> for Param {
 impl From<f64> for Param {
     fn from(fraction: f64) -> Self {
         Self::Fraction(fraction)
+    }
+}
+
+impl From<Update> for Param {
+    fn from(update: Update) -> Self {
+        Self::Word(update.name())
     }
 }
 
@@ -184,6 +191,7 @@ any_filter! {
     Fuse8(BinaryFuse8),
     Fuse16(BinaryFuse16),
     Ribbon(RibbonFilter),
+    CountMin(CountMin),
 }
 
 macro_rules! described {
@@ -206,6 +214,7 @@ described! {
     [const BITS: u32] CuckooFilter<BITS>: num_buckets, capacity;
     [F: FuseFingerprint] BinaryFuse<F>: num_shards;
     [] RibbonFilter: columns, num_shards;
+    [] CountMin: width, depth, update;
 }
 
 impl Described for OpenedBloomFilter {

@@ -66,6 +66,9 @@ kinds! {
     Fuse16 = 14, "fuse16", |n, fpr| cost::fuse(n, fpr, 16, "fuse16");
     /// Ribbon.
     Ribbon = 15, "ribbon", cost::ribbon;
+    /// Count-Min sketch: counters of 32 bits. Its cost is that of a filter in which a stranger has
+    /// a count at the rate asked for.
+    CountMin = 16, "count-min", cost::count_min;
 }
 
 impl Kind {

@@ -21,6 +21,7 @@ extern crate alloc;
 
 pub mod any;
 pub mod bloom;
+pub mod count_min;
 mod counting;
 pub mod cuckoo;
 pub mod encoding;

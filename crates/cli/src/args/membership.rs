@@ -280,10 +280,12 @@ pub(crate) enum Target {
     Xor16,
 }
 
-/// A kind by its name.
+/// A kind by its name. Sketches that count are made by the library: here nothing says how often a
+/// key comes.
 fn kind() -> impl TypedValueParser<Value = Made> {
-    let by_name = |name: String| Kind::ALL.into_iter().find(|kind| kind.name() == name);
-    PossibleValuesParser::new(Kind::ALL.map(Kind::name).into_iter().chain([GUAVA]))
+    let kinds = || Kind::ALL.into_iter().filter(|kind| *kind != Kind::CountMin);
+    let by_name = move |name: String| kinds().find(|kind| kind.name() == name);
+    PossibleValuesParser::new(kinds().map(Kind::name).chain([GUAVA]))
         .map(move |name| by_name(name).map_or(Made::Guava, Made::Native))
 }
 

@@ -38,8 +38,9 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
     if let Some(path) = &args.svg {
         write(path, chart::svg(&drawn(keys, fpr)).as_bytes())?;
     }
-    // Wide hashes change nothing about the size.
-    let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::WideBloom);
+    // Wide hashes change nothing about the size, and sketches are sized by other errors.
+    let is_shown = |kind: &Kind| !matches!(kind, Kind::WideBloom | Kind::CountMin);
+    let kinds = Kind::ALL.into_iter().filter(is_shown);
     let costs = kinds.map(|kind| (kind.name(), kind.cost(keys, fpr)));
     let exact_table = ("exact-table", sizing::exact_table(keys, fpr));
     let mut possible = Vec::new();

@@ -50,12 +50,12 @@ impl Portable for OpenedBloomFilter {
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let coded = CompressedBloomFilter::decode(bytes)?;
         let num_bits = coded.num_bits();
-        Self::of(coded).map_err(|error| match error {
-            SizingError::NoMemory(no_memory) => no_memory.into(),
-            _ => {
-                let limit = "at most 64 for each bit of the code";
-                parameter("the number of bits that the code opens to", num_bits, limit)
+        Self::of(coded).map_err(|error| {
+            if let SizingError::NoMemory(no_memory) = error {
+                return no_memory.into();
             }
+            let limit = "at most 64 for each bit of the code";
+            parameter("the number of bits that the code opens to", num_bits, limit)
         })
     }
 }

@@ -125,6 +125,12 @@ pub(crate) fn partitioned(n: u64, fpr: f64) -> Result<Cost, SizingError> {
     Ok(cost.probing(partitioned::fill(n, size), size.hash_funcs).merging())
 }
 
+pub(crate) fn count_min(n: u64, fpr: f64) -> Result<Cost, SizingError> {
+    let cost = partitioned(n, fpr)?;
+    let num_bits = cost.num_bits.saturating_mul(32);
+    Ok(Cost { num_bits, bits_per_key: float(num_bits) / float(n), ..cost })
+}
+
 pub(crate) fn counting(n: u64, fpr: f64) -> Result<Cost, SizingError> {
     let (blocks, hash_funcs) = blocked::counting_size(n, fpr, COUNTERS)?;
     let rate = blocked::fpr(n, blocks, COUNTERS, hash_funcs);

@@ -69,6 +69,14 @@ pub enum SizingError {
         /// What was asked for.
         fpr: f64,
     },
+    /// A share that is none: an error, or a chance of one.
+    #[error("{what} of {value}: it lies between 0 and 1, both excluded")]
+    Share {
+        /// Which.
+        what: &'static str,
+        /// What was asked for.
+        value: f64,
+    },
     /// A rate that the layout can't have at any size.
     #[error("a rate of {fpr:e} is out of reach of {layout}, whose best is {best:e}")]
     OutOfReach {
