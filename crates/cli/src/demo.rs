@@ -161,7 +161,7 @@ impl Session {
         page.line(format!(
             "Block 757,753 of the main chain: {} transactions, {} bytes.\n",
             self.block.txdata.len(),
-            grouped(self.block_bytes as u64)
+            grouped(self.block_bytes)
         ));
         page.heading(format!("1  The wallet builds its filter ({built})"));
         for (item, what) in WATCHED {
@@ -196,9 +196,9 @@ impl Session {
         page.heading(format!("3  The node answers ({made})"));
         page.line(format!(
             "   merkleblock of {} bytes, {} transactions of {} bytes without witness\n",
-            grouped(self.merkle_block.len() as u64),
+            grouped(self.merkle_block.len()),
             self.delivered.len(),
-            grouped(self.delivered_bytes() as u64),
+            grouped(self.delivered_bytes()),
         ));
         page.heading(format!("4  The wallet verifies the answer ({verified})"));
         for line in self.proven() {

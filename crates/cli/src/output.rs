@@ -44,14 +44,15 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    fn is_after_lines(self) -> bool {
-        matches!(
-            self,
-            Self::YesAfterLines
-                | Self::NoAfterLines
-                | Self::BadInputAfterLines
-                | Self::UndecidedAfterLines
-        )
+    /// The same where the JSON is the last of many lines.
+    pub(crate) fn after_lines(self) -> Self {
+        match self {
+            Self::Yes => Self::YesAfterLines,
+            Self::No => Self::NoAfterLines,
+            Self::Wrong => Self::BadInputAfterLines,
+            Self::Undecided => Self::UndecidedAfterLines,
+            after_lines => after_lines,
+        }
     }
 }
 
@@ -91,7 +92,7 @@ impl Report {
     fn write_stdout(&self, json: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         match &self.payload {
-            _ if json && self.exit.is_after_lines() => writeln!(stdout, "{}", self.json)?,
+            _ if json && self.exit == self.exit.after_lines() => writeln!(stdout, "{}", self.json)?,
             _ if json => writeln!(stdout, "{:#}", self.json)?,
             Some(payload) if payload.is_empty() => {}
             Some(payload) => writeln!(stdout, "{payload}")?,
@@ -122,7 +123,7 @@ impl Lines {
 
     /// Prints text that ends with a line break on standard output.
     pub(crate) fn print(&mut self, text: &str) -> io::Result<()> {
-        if self.closed {
+        if self.closed || text.is_empty() {
             return Ok(());
         }
         #[cfg(test)]
@@ -344,8 +345,8 @@ pub(crate) fn duration(duration: Duration) -> String {
 }
 
 /// `36,000`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
+pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
@@ -357,9 +358,20 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// `1 byte`, `2 bytes`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
     let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(number as u64))
+    format!("{} {noun}{plural}", grouped(number))
+}
+
+/// `8,192, 0 to 8,191`: blocks by number.
+pub(crate) fn span(first: u64, last: u64, blocks: u64) -> String {
+    format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a count for people")]
+pub(crate) fn float(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]
@@ -368,10 +380,10 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_000), "1,000");
-        assert_eq!(grouped(12_345_678), "12,345,678");
+        assert_eq!(grouped(0_u64), "0");
+        assert_eq!(grouped(999_u32), "999");
+        assert_eq!(grouped(1_000_usize), "1,000");
+        assert_eq!(grouped(12_345_678_u64), "12,345,678");
         assert_eq!(rate(0.0001), "1 in 10,000");
         assert_eq!(rate(1.0), "100.0 %");
         assert_eq!(rate(0.0), "0");

@@ -9,6 +9,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Bytes above which a bar is worth it.
 const SHOW: u64 = 32 << 20;
 
+/// The bytes of a file; nothing for what is none.
+pub(crate) fn size(argument: &str) -> u64 {
+    fs::metadata(argument).map_or(0, |metadata| metadata.len())
+}
+
 /// A bar on standard error, and only where that is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
@@ -16,7 +21,6 @@ pub(crate) struct Progress(ProgressBar);
 impl Progress {
     /// Over all the bytes of these files; nothing for what is none.
     pub(crate) fn over_files<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
-        let size = |argument| fs::metadata(argument).map_or(0, |metadata| metadata.len());
         Self::over(arguments.into_iter().map(size).sum())
     }
 
@@ -25,20 +29,19 @@ impl Progress {
         if total < SHOW {
             return Self(ProgressBar::hidden());
         }
-        let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left{msg}");
-        let bar = ProgressBar::new(total);
-        bar.set_style(style.expect("the template is valid"));
-        Self(bar)
+        Self::with_template(total, "{bar:40} {bytes}/{total_bytes}, {eta} left{msg}")
     }
 
     /// Over so many things that take their time, named by a word.
     pub(crate) fn counting(total: u64, what: &str) -> Self {
         let template =
             format!("{{bar:40}} {{human_pos}}/{{human_len}} {what}, {{eta}} left{{msg}}");
-        let style = ProgressStyle::with_template(&template);
-        let bar = ProgressBar::new(total);
-        bar.set_style(style.expect("the template is valid"));
-        Self(bar)
+        Self::with_template(total, &template)
+    }
+
+    fn with_template(total: u64, template: &str) -> Self {
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        Self(shown(ProgressBar::new(total).with_style(style)))
     }
 
     /// Whether there is one, shown on a terminal or not.
@@ -50,26 +53,37 @@ impl Progress {
     pub(crate) fn at(&self, done: u64) {
         self.0.set_position(done);
     }
-
-    /// Shows a word behind the bar.
-    pub(crate) fn note(&self, text: impl AsRef<str>) {
-        self.0.set_message(format!(", {}", text.as_ref()));
-    }
-
-    /// Prints a line on standard output, above the bar.
-    pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
-        self.0.suspend(print)
-    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        cleared(&self.0);
     }
 }
 
-/// The status line that is shown now.
+/// The bar or status line that is shown now.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+fn shown(bar: ProgressBar) -> ProgressBar {
+    if !bar.is_hidden() {
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+    }
+    bar
+}
+
+fn cleared(bar: &ProgressBar) {
+    if !bar.is_hidden() {
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+    bar.finish_and_clear();
+}
+
+/// Shows a word after the bar that is shown now.
+pub(crate) fn note(text: &str) {
+    if let Some(bar) = &*SHOWN.lock().unwrap_or_else(PoisonError::into_inner) {
+        bar.set_message(format!(", {text}"));
+    }
+}
 
 /// How often a status line is written anew.
 const REFRESH: Duration = Duration::from_millis(250);
@@ -86,8 +100,7 @@ impl Status {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("the template is valid"));
-        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
-        Self { bar, next: None }
+        Self { bar: shown(bar), next: None }
     }
 
     /// Shows a text, not too often.
@@ -102,12 +115,11 @@ impl Status {
 
 impl Drop for Status {
     fn drop(&mut self) {
-        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.bar.finish_and_clear();
+        cleared(&self.bar);
     }
 }
 
-/// Prints above the status line, if there is one.
+/// Prints above the bar or status line, if there is one.
 pub(crate) fn above_status<R>(print: impl FnOnce() -> R) -> R {
     let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match shown {

@@ -1,12 +1,13 @@
 //! `btc sync`, `btc watch`, `btc rescan`: a light client of Bitcoin's peers.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use chainsieve::bitcoin::Network;
+use chainsieve_client::{Birthday, Protocol};
+use clap::Args;
 
 use super::compact::HeaderAt;
-use super::{Chain, WatchArgs};
+use super::{Choice, WatchArgs, choice, network};
 use crate::calendar;
 
 /// Peers, and where the state is kept.
@@ -40,34 +41,28 @@ pub(crate) struct TrustArgs {
     pub(crate) spot_audits: u32,
 }
 
-/// A point in the chain: a height, or a day.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Birthday {
-    Height(u32),
-    /// Unix seconds at which the day begins.
-    Day(u32),
-}
-
-impl FromStr for Birthday {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Ok(height) = text.parse() {
-            return Ok(Self::Height(height));
-        }
-        let seconds = calendar::day_start(text).ok_or("neither a height nor a day, YYYY-MM-DD")?;
-        Ok(Self::Day(seconds))
+/// A point in the chain: a height, or the second at which a day begins.
+fn birthday(text: &str) -> Result<Birthday, &'static str> {
+    if let Ok(height) = text.parse() {
+        return Ok(Birthday::Height(height));
     }
+    let day = calendar::day_start(text).map(Birthday::Time);
+    day.ok_or("neither a height nor a day, YYYY-MM-DD")
 }
 
 /// `--protocol`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Protocol {
-    /// Compact block filters: peers learn only which blocks are fetched
-    Bip157,
-    /// Bloom filters: peers learn most of what is watched, and can leave out what they like
-    Bip37,
-}
+const PROTOCOLS: [Choice<Protocol>; 2] = [
+    (
+        "bip157",
+        Protocol::Bip157,
+        "Compact block filters: peers learn only which blocks are fetched",
+    ),
+    (
+        "bip37",
+        Protocol::Bip37,
+        "Bloom filters: peers learn most of what is watched, and can leave out what they like",
+    ),
+];
 
 const SYNC_HELP: &str = "\
 Headers are checked as a node checks them, and kept in --data: a command that is killed goes on
@@ -96,13 +91,13 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
     /// The chain
-    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
     /// Block headers, and nothing about filters
     #[arg(long, conflicts_with_all = ["from", "checkpoint", "spot_audits"])]
     pub(crate) headers_only: bool,
     /// The first height whose filter is wanted, or a day
-    #[arg(long, value_name = "HEIGHT|DAY", default_value = "0")]
+    #[arg(long, value_name = "HEIGHT|DAY", default_value = "0", value_parser = birthday)]
     pub(crate) from: Birthday,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
@@ -160,7 +155,7 @@ pub(crate) struct LookArgs {
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
     /// How blocks are looked through
-    #[arg(long, value_enum, default_value_t = Protocol::Bip157)]
+    #[arg(long, value_parser = choice(&PROTOCOLS), default_value = "bip157")]
     pub(crate) protocol: Protocol,
     /// Look this many indices past the last one used of each ranged descriptor
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -179,7 +174,7 @@ pub(crate) struct WatchLiveArgs {
     #[command(flatten)]
     pub(crate) look: LookArgs,
     /// The first height to look at, or a day; nothing was used before
-    #[arg(long, value_name = "HEIGHT|DAY", default_value = "0")]
+    #[arg(long, value_name = "HEIGHT|DAY", default_value = "0", value_parser = birthday)]
     pub(crate) birthday: Birthday,
     /// End when all is seen that the peers have
     #[arg(long)]
@@ -198,7 +193,7 @@ pub(crate) struct RescanArgs {
     #[command(flatten)]
     pub(crate) look: LookArgs,
     /// The first height, or a day
-    #[arg(long, value_name = "HEIGHT|DAY")]
+    #[arg(long, value_name = "HEIGHT|DAY", value_parser = birthday)]
     pub(crate) from: Birthday,
     /// The last height [default: the tip]
     #[arg(long, value_name = "HEIGHT")]

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
+use chainsieve::bitcoin::{BlockHash, Network};
 use clap::{Args, Subcommand};
 
-use super::{Chain, Range};
+use super::{Range, network};
 
 const BUILD_HELP: &str = "\
 Blocks come in the order of the chain, from files, standard input (-) or the command line:
@@ -41,8 +41,8 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "HEX")]
     pub(crate) previous_header: Option<FilterHeader>,
     /// The chain of the blocks
-    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
     /// Write the filters to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -110,8 +110,8 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "RANGE", default_value = "0-99")]
     pub(crate) range: Range,
     /// The chain of addresses and filters
-    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
 }
 
 const AUDIT_HELP: &str = "\
@@ -149,8 +149,8 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) proof_out: Option<PathBuf>,
     /// The chain of the block
-    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
 }
 
 const VERIFY_PROOF_HELP: &str = "\
@@ -175,8 +175,8 @@ pub(crate) struct VerifyProofArgs {
     #[arg(long, value_name = "HASH")]
     pub(crate) filter_hash: Option<FilterHash>,
     /// The chain of the block
-    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
 }
 
 /// The blocks of filters.

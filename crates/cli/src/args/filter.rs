@@ -4,10 +4,11 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use chainsieve::bitcoin::Network;
 use chainsieve::btc::bip37::UpdateMode;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::Chain;
+use super::{Choice, choice, network};
 
 const NEW_HELP: &str = "\
 Items are told apart by their form: an address, TXID:VOUT, a public key, a descriptor (anything
@@ -70,11 +71,11 @@ pub(crate) struct NewArgs {
     #[arg(long, value_name = "NUMBER", value_parser = tweak)]
     pub(crate) tweak: Option<u32>,
     /// The outputs whose outpoints the node inserts when they match
-    #[arg(long, value_enum, default_value_t = Update::All)]
-    pub(crate) update: Update,
+    #[arg(long, value_parser = choice(&UPDATES), default_value = "all")]
+    pub(crate) update: UpdateMode,
     /// The chain of the addresses
-    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
     /// Write the payload to a file in place of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -99,33 +100,15 @@ pub(crate) struct InspectArgs {
 }
 
 /// `--update`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Update {
-    /// No output: spends of what matches go unseen
-    None,
-    /// Every output that matches
-    All,
-    /// Only outputs to a bare public key or multisig
-    P2pubkeyOnly,
-}
-
-impl Update {
-    pub(crate) fn mode(self) -> UpdateMode {
-        match self {
-            Self::None => UpdateMode::None,
-            Self::All => UpdateMode::All,
-            Self::P2pubkeyOnly => UpdateMode::P2PubkeyOnly,
-        }
-    }
-}
+const UPDATES: [Choice<UpdateMode>; 3] = [
+    ("none", UpdateMode::None, "No output: spends of what matches go unseen"),
+    ("all", UpdateMode::All, "Every output that matches"),
+    ("p2pubkey-only", UpdateMode::P2PubkeyOnly, "Only outputs to a bare public key or multisig"),
+];
 
 /// The word for an update mode, as `--update` takes it.
 pub(crate) fn update_name(mode: UpdateMode) -> &'static str {
-    match mode {
-        UpdateMode::None => "none",
-        UpdateMode::All => "all",
-        UpdateMode::P2PubkeyOnly => "p2pubkey-only",
-    }
+    UPDATES.iter().find(|(_, known, _)| *known == mode).map_or("", |(name, ..)| name)
 }
 
 pub(super) fn fpr(text: &str) -> Result<f64, String> {

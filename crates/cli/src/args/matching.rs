@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use chainsieve::bitcoin::Network;
 use clap::{Args, ValueEnum};
 
-use super::Chain;
+use super::network;
 
 const MATCH_HELP: &str = "\
 The filter is changed as a node changes it, from one input to the next: a coin received in one
@@ -30,8 +31,8 @@ pub(crate) struct MatchArgs {
     #[arg(long = "as", value_enum, default_value_t = Contents::Auto, value_name = "KIND")]
     pub(crate) contents: Contents,
     /// The chain whose addresses to show
-    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
     /// Write the filter as it is afterwards, as hex
     #[arg(long, value_name = "FILE")]
     pub(crate) filter_out: Option<PathBuf>,

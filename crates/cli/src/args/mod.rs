@@ -12,10 +12,11 @@ mod serve;
 use core::fmt;
 
 use chainsieve::bitcoin::Network;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand};
 
 pub(crate) use compact::WatchArgs;
-pub(crate) use filter::{InspectArgs, NewArgs, Range, Update, update_name};
+pub(crate) use filter::{InspectArgs, NewArgs, Range, update_name};
 pub(crate) use matching::{Contents, MatchArgs};
 pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
 pub(crate) use serve::ServeArgs;
@@ -111,38 +112,28 @@ pub(crate) enum FilterCommand {
     Headers(compact::HeadersCommand),
 }
 
+/// A word of the command line, what it stands for, and what `--help` says of it.
+type Choice<T> = (&'static str, T, &'static str);
+
+/// Takes one of these words.
+fn choice<T>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let words = choices.iter().map(|(word, _, help)| PossibleValue::new(word).help(help));
+    let named = |name: String| choices.iter().find(|(word, ..)| *word == name);
+    PossibleValuesParser::new(words).map(move |name| named(name).expect("a possible word").1)
+}
+
 /// The chain that addresses and limits of work belong to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Chain {
-    Mainnet,
-    Testnet,
-    Testnet4,
-    Signet,
-    Regtest,
+fn network() -> impl TypedValueParser<Value = Network> {
+    let names = ["mainnet", "testnet", "testnet4", "signet", "regtest"];
+    PossibleValuesParser::new(names).map(|name| name.parse().unwrap_or(Network::Bitcoin))
 }
 
-impl Chain {
-    pub(crate) fn network(self) -> Network {
-        match self {
-            Self::Mainnet => Network::Bitcoin,
-            Self::Testnet => Network::Testnet,
-            Self::Testnet4 => Network::Testnet4,
-            Self::Signet => Network::Signet,
-            Self::Regtest => Network::Regtest,
-        }
-    }
-}
-
-impl fmt::Display for Chain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mainnet => "mainnet",
-            Self::Testnet => "testnet",
-            Self::Testnet4 => "testnet4",
-            Self::Signet => "signet",
-            Self::Regtest => "regtest",
-        })
-    }
+/// The name of a chain as `--network` takes it.
+pub(crate) fn network_name(network: Network) -> String {
+    if network == Network::Bitcoin { "mainnet".into() } else { network.to_string() }
 }
 
 /// A command line that parses and yet makes no sense.

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use chainsieve::bitcoin::{BlockHash, Txid};
+use chainsieve::bitcoin::{BlockHash, Network, Txid};
 use clap::{Args, ValueEnum};
 
-use super::Chain;
+use super::network;
 
 const MAKE_HELP: &str = "\
 With --filter, the transactions that match it, as a node answers a getdata for a filtered block;
@@ -33,8 +33,8 @@ pub(crate) struct MakeArgs {
     #[arg(long)]
     pub(crate) coinbase: bool,
     /// The chain whose addresses to show
-    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
     /// Write the merkleblock to a file, as hex, in place of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -67,8 +67,8 @@ pub(crate) struct VerifyArgs {
     #[arg(value_name = "TX")]
     pub(crate) transactions: Vec<String>,
     /// The chain whose limit of work holds
-    #[arg(long, value_enum, default_value_t = Chain::Mainnet)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network(), default_value = "mainnet")]
+    pub(crate) network: Network,
     /// What to ask of the merkleblock
     #[arg(long, value_enum, default_value_t = PolicyName::Strict)]
     pub(crate) policy: PolicyName,

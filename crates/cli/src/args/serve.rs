@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use chainsieve::bitcoin::Network;
 use clap::Args;
 
-use super::Chain;
+use super::network;
 
 const HELP: &str = "\
 The folder holds files of blocks, raw one behind the other or hex on lines, in any order; together
@@ -37,8 +38,8 @@ pub(crate) struct ServeArgs {
     #[arg(value_name = "BLOCKS_DIR")]
     pub(crate) blocks: PathBuf,
     /// The chain of the blocks
-    #[arg(long, value_enum)]
-    pub(crate) network: Chain,
+    #[arg(long, value_parser = network())]
+    pub(crate) network: Network,
     /// The address to listen at; port 0 picks a free one [default: 127.0.0.1, the network's port]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,

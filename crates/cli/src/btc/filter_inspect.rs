@@ -35,7 +35,7 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Report> {
     let mut page = Page::default();
     page.fields(vec![
         ("size", count(filter.data().len(), "byte")),
-        ("hash functions", grouped(filter.hash_funcs().into())),
+        ("hash functions", grouped(filter.hash_funcs())),
         ("tweak", filter.tweak().to_string()),
         ("flags", format!("{:#04x}, update {update}", filter.flags())),
         (
@@ -67,14 +67,14 @@ fn warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {
     if size > MAX_BLOOM_FILTER_SIZE {
         warnings.push(format!(
             "{} bytes, the limit is {}: nodes refuse it",
-            grouped(size as u64),
-            grouped(MAX_BLOOM_FILTER_SIZE as u64)
+            grouped(size),
+            grouped(MAX_BLOOM_FILTER_SIZE)
         ));
     }
     if filter.hash_funcs() > MAX_HASH_FUNCS {
         warnings.push(format!(
             "{} hash functions, the limit is {MAX_HASH_FUNCS}: nodes refuse it",
-            grouped(filter.hash_funcs().into())
+            grouped(filter.hash_funcs())
         ));
     }
     if filter.matches_everything() {

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use anyhow::{Context as _, anyhow};
-use chainsieve::btc::bip37::BloomFilter;
 use chainsieve::btc::bip37::session::{ADDRESS_POPULATION, PrivacyReport};
+use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
 use serde_json::{Value, json};
 
 use super::watch::{Item, Kind, Policy, read_lines};
-use crate::args::{NewArgs, Update, UsageError, update_name};
+use crate::args::{NewArgs, UsageError, update_name};
 use crate::input::{Reader, write};
 use crate::output::{Exit, Page, Report, count, grouped, rate};
 
@@ -38,13 +38,13 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
         return Err(anyhow!("no script here pushes data: BIP37 cannot watch them"));
     }
     let inserted = u32::try_from(distinct.len()).context("too many elements")?;
-    let room = if args.update == Update::None { 0 } else { ROOM };
+    let room = if args.update == UpdateMode::None { 0 } else { ROOM };
     let elements = args.elements.unwrap_or(inserted.saturating_add(room));
     let tweak = match args.tweak {
         Some(tweak) => tweak,
         None => getrandom::u32().map_err(|error| anyhow!("no random number: {error}"))?,
     };
-    let mut filter = BloomFilter::new(elements, args.fpr, tweak, args.update.mode())?;
+    let mut filter = BloomFilter::new(elements, args.fpr, tweak, args.update)?;
     for element in &distinct {
         filter.insert(&element.data);
     }
@@ -81,16 +81,13 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     page.line("");
     let random = if args.tweak.is_none() { ", random" } else { "" };
     let mut fields = vec![
-        (
-            "elements",
-            format!("{}, sized for {}", grouped(inserted.into()), grouped(elements.into())),
-        ),
+        ("elements", format!("{}, sized for {}", grouped(inserted), grouped(elements))),
         (
             "size",
             format!(
                 "{}, {}",
                 count(filter.data().len(), "byte"),
-                count(filter.hash_funcs() as usize, "hash function")
+                count(filter.hash_funcs(), "hash function")
             ),
         ),
         ("tweak", format!("{tweak}{random}")),
@@ -117,11 +114,8 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
 }
 
 fn items(args: &NewArgs) -> anyhow::Result<Vec<Item>> {
-    let policy = Policy {
-        network: args.network.network(),
-        range: args.range.clone(),
-        with_keys: args.with_keys,
-    };
+    let policy =
+        Policy { network: args.network, range: args.range.clone(), with_keys: args.with_keys };
     let reader = Reader::default();
     let mut items = Vec::new();
     let from_file = |path: &std::path::Path| {
@@ -179,7 +173,7 @@ fn item_table(page: &mut Page, items: &[Item]) {
                 [] => "nothing".into(),
                 [only] => shown_data(&only.data),
                 [first, rest @ ..] => {
-                    format!("{} and {} more", shown_data(&first.data), grouped(rest.len() as u64))
+                    format!("{} and {} more", shown_data(&first.data), grouped(rest.len()))
                 }
             };
             vec![item.kind.name().into(), shown_text(&item.text), inserted]
@@ -245,13 +239,13 @@ fn warnings(
     if inserted > elements {
         warnings.push(format!(
             "{} elements in a filter sized for {}: the rate is {}, not {}",
-            grouped(inserted.into()),
-            grouped(elements.into()),
+            grouped(inserted),
+            grouped(elements),
             rate(filter.false_positive_rate()),
             rate(args.fpr)
         ));
     }
-    if args.update == Update::All && elements < inserted.saturating_add(ROOM / 2) {
+    if args.update == UpdateMode::All && elements < inserted.saturating_add(ROOM / 2) {
         warnings.push(format!(
             "little room: each match inserts an outpoint, and a full filter matches everything; \
              --elements {} leaves room for {ROOM}",
@@ -273,17 +267,17 @@ fn addresses(items: &[Item]) -> usize {
 
 /// How the spends of what is watched are found: an input shows a signature and a key, in segwit
 /// none of it where a filter looks.
-fn spends(update: Update) -> &'static str {
+fn spends(update: UpdateMode) -> &'static str {
     match update {
-        Update::All => {
+        UpdateMode::All => {
             "spends are found by their outpoints only: the node inserts those of outputs that match \
              from now on; give --outpoint for coins received before"
         }
-        Update::None => {
+        UpdateMode::None => {
             "spends are found by their outpoints only, and with --update none the node inserts \
              none: give --outpoint for every coin"
         }
-        Update::P2pubkeyOnly => {
+        UpdateMode::P2PubkeyOnly => {
             "spends are found by their outpoints only, and with --update p2pubkey-only the node \
              inserts none of segwit, P2PKH and P2SH outputs: give --outpoint for those coins"
         }

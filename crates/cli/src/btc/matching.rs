@@ -3,7 +3,6 @@
 use anyhow::{Context as _, bail};
 use chainsieve::bitcoin::{Block, Network, Transaction};
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements, TxMatch};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::describe::Described;
@@ -11,9 +10,7 @@ use super::{decode, load_filter};
 use crate::args::{Contents, MatchArgs};
 use crate::input::{Input, Reader, write};
 use crate::output::{Page, Report, count};
-
-/// Longer inputs show their progress.
-const SHOW_PROGRESS: u64 = 8 << 20;
+use crate::progress::{Progress, size};
 
 /// What one input was, and what of it matched.
 #[derive(Debug)]
@@ -30,20 +27,22 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
     let reader = Reader::of(args.inputs.iter().chain([&args.filter]))?;
     let mut warnings = Vec::new();
     let mut filter = load_filter(&reader, &args.filter, &mut warnings)?;
-    let progress = progress(args.inputs.iter().map(|argument| size(argument)).sum());
+    let progress = Progress::over_files(args.inputs.iter().map(String::as_str));
+    let mut done = 0;
     let mut results = Vec::new();
     // One argument at a time: the blocks of a chain need not fit into memory together.
     for argument in &args.inputs {
         for input in reader.many(argument, what(args.contents))? {
             results.push(match_input(&mut filter, input, args.contents)?);
         }
-        progress.inc(size(argument));
+        done += size(argument);
+        progress.at(done);
     }
-    progress.finish_and_clear();
+    drop(progress);
     if let Some(path) = &args.filter_out {
         write(path, format!("{}\n", hex::encode(filter.encode())).as_bytes())?;
     }
-    let network = args.network.network();
+    let network = args.network;
     let matched: usize = results.iter().map(|result| result.matches.len()).sum();
     let inserted = results
         .iter()
@@ -77,22 +76,6 @@ fn what(contents: Contents) -> &'static str {
         Contents::Block => "block",
         Contents::Tx => "transaction",
     }
-}
-
-/// The size of a file; nothing for what is none.
-fn size(argument: &str) -> u64 {
-    std::fs::metadata(argument).map_or(0, |metadata| metadata.len())
-}
-
-/// A bar on standard error, and only where that is a terminal.
-fn progress(total: u64) -> ProgressBar {
-    if total < SHOW_PROGRESS {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left");
-    let bar = ProgressBar::new(total);
-    bar.set_style(style.expect("the template is valid"));
-    bar
 }
 
 fn match_input(

@@ -11,6 +11,7 @@ pub(crate) mod serve;
 pub(crate) mod watch;
 
 use anyhow::{Context as _, anyhow};
+use chainsieve::bitcoin::Transaction;
 use chainsieve::bitcoin::consensus::encode::{self, Decodable, deserialize};
 use chainsieve::btc::bip37::BloomFilter;
 
@@ -23,6 +24,20 @@ pub(crate) fn decode<T: Decodable>(bytes: &[u8]) -> anyhow::Result<T> {
         encode::Error::Io(_) => anyhow!("{} end early", count(bytes.len(), "byte")),
         error => error.into(),
     })
+}
+
+/// Hands over the transactions of files, or of what else the arguments are.
+fn for_each_transaction(
+    reader: &Reader,
+    arguments: &[String],
+    mut take: impl FnMut(Transaction),
+) -> anyhow::Result<()> {
+    for argument in arguments {
+        for Input { source, bytes } in reader.many(argument, "transaction")? {
+            take(decode(&bytes).with_context(|| format!("transaction, {source}"))?);
+        }
+    }
+    Ok(())
 }
 
 /// Reads a filter that a node would accept, and warns of bytes behind it.

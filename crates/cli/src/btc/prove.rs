@@ -12,8 +12,8 @@ use chainsieve::btc::bip37::{
 use serde_json::{Value, json};
 
 use super::describe::Described;
-use super::{decode, load_filter};
-use crate::args::{MakeArgs, PolicyName, VerifyArgs};
+use super::{decode, for_each_transaction, load_filter};
+use crate::args::{MakeArgs, PolicyName, VerifyArgs, network_name};
 use crate::input::{Input, Reader, write};
 use crate::output::{Page, Report, count, grouped};
 
@@ -50,7 +50,7 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
         .iter()
         .filter_map(|found| {
             let tx = block.txdata.get(found.index as usize)?;
-            Some(Described { found, tx, network: args.network.network() })
+            Some(Described { found, tx, network: args.network })
         })
         .collect();
     let transactions: Vec<_> =
@@ -143,14 +143,9 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
         ));
     }
     let mut delivered: Vec<Transaction> = Vec::new();
-    for argument in &args.transactions {
-        for Input { source, bytes } in reader.many(argument, "transaction")? {
-            let tx = decode(&bytes).with_context(|| format!("transaction, {source}"))?;
-            delivered.push(tx);
-        }
-    }
+    for_each_transaction(&reader, &args.transactions, |tx| delivered.push(tx))?;
     let policy = match args.policy {
-        PolicyName::Strict => Policy::Strict(args.network.network()),
+        PolicyName::Strict => Policy::Strict(args.network),
         PolicyName::Core => Policy::Core,
     };
     let hash = merkle_block.header.block_hash();
@@ -194,7 +189,7 @@ impl Verdict<'_> {
             "valid": proof.is_some(),
             "error": self.refused,
             "policy": policy,
-            "network": self.args.network.to_string(),
+            "network": network_name(self.args.network),
             "block_hash": header.block_hash().to_string(),
             "previous_block": header.prev_blockhash.to_string(),
             "time": header.time,

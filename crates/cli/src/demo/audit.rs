@@ -181,7 +181,7 @@ impl Outcome {
         page.line(format!(
             "   Both blocks' filters say \"maybe\": {} do by chance. All {} receipts, from anyone,",
             share(self.rate),
-            grouped(self.receipts as u64)
+            grouped(self.receipts)
         ));
         page.line("   hash to the roots in the headers, so these are all logs that there are.");
         page.line(format!(
@@ -194,7 +194,7 @@ impl Outcome {
             "   proof       {} nodes of the receipts' trie, {} bytes; with the header and the\n\
              \x20              answer, anyone verifies it ({})\n",
             self.omitted.proof.nodes.len(),
-            grouped(self.proof_bytes as u64),
+            grouped(self.proof_bytes),
             duration(self.proven)
         ));
         page.heading("7  With that log, the answer is complete");

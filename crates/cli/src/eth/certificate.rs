@@ -42,7 +42,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     } else {
         read_chain(&args.headers, args.format, query::bounds(&query).0, false)?.0
     };
-    let semantics = args.query.semantics.rules();
+    let semantics = args.query.semantics;
     let trust = Trust { anchors: &anchors, profile: &profile, query: &query, semantics, blocks };
     let question = Question {
         chain: &chain,

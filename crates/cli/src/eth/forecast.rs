@@ -9,7 +9,7 @@ use super::linked::{self, Bounds};
 use super::query;
 use crate::args::UsageError;
 use crate::args::eth::ForecastArgs;
-use crate::output::{Exit, Page, Report, bytes, estimate, grouped, share};
+use crate::output::{Exit, Page, Report, bytes, estimate, float, grouped, share, span};
 
 /// Values of a clause that the page shows; the JSON has all.
 const SHOWN: usize = 8;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
         &args.headers,
         Bounds { from, to },
         |_| (),
-        |chain, (), _| {
+        |chain, ()| {
             forecast.add(Backend::best(), chain);
             if let Some(numbers) = chain.numbers() {
                 let first = range.map_or(*numbers.start(), |(first, _)| first);
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     let warnings = warnings(&forecast, &clauses);
     let page = page(&forecast, (first, last), &clauses, &warnings);
     let mut json = json(&forecast, (first, last), &clauses, &query);
-    json["semantics"] = json!(args.query.semantics.rules());
+    json["semantics"] = json!(args.query.semantics);
     json["warnings"] = json!(warnings);
     Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }
@@ -80,16 +80,9 @@ pub(super) fn page(
 ) -> Page {
     let mut page = Page::default();
     let fills = forecast.fills();
-    let passed = if forecast.blocks() == 0 {
-        0.0
-    } else {
-        float(forecast.candidates()) / float(forecast.blocks())
-    };
+    let passed = float(forecast.candidates()) / float(forecast.blocks().max(1));
     page.fields(vec![
-        (
-            "blocks",
-            format!("{}, {} to {}", grouped(forecast.blocks()), grouped(first), grouped(last)),
-        ),
+        ("blocks", span(first, last, forecast.blocks())),
         ("fill", format!("{} in the median block", share(fills.quantile(0.5)))),
         (
             "candidates",
@@ -121,7 +114,7 @@ pub(super) fn page(
         for ((name, values), clause) in clauses.iter().zip(forecast.clauses()) {
             let whole = match values.len() {
                 1 => values[0].clone(),
-                many => format!("one of {}", grouped(many as u64)),
+                many => format!("one of {}", grouped(many)),
             };
             rows.push(vec![name.clone(), whole, share(clause.share())]);
             if (2..=SHOWN).contains(&values.len()) {
@@ -181,9 +174,4 @@ pub(super) fn json(
         "clauses": clauses,
         "query": query,
     })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of blocks")]
-fn float(count: u64) -> f64 {
-    count as f64
 }

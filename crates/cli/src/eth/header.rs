@@ -7,12 +7,12 @@ use chainsieve::eth::header::{HeaderLayout, HeaderView};
 use serde_json::{Value, json};
 
 use super::headers::Headers;
-use crate::args::eth::HeaderArgs;
+use crate::args::eth::HeadersArgs;
 use crate::calendar::Utc;
 use crate::input::Reader;
 use crate::output::{Exit, Page, Report, grouped, share};
 
-pub(crate) fn run(args: &HeaderArgs) -> anyhow::Result<Report> {
+pub(crate) fn run(args: &HeadersArgs) -> anyhow::Result<Report> {
     Reader::of(&args.headers)?;
     let mut headers = Headers::new(&args.headers, args.format);
     let mut all = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &HeaderArgs) -> anyhow::Result<Report> {
         page.table(head, rows);
         page.line("");
         let words = if linked { "each is the parent of the next" } else { "not one chain" };
-        page.line(format!("{} headers, {words}", grouped(count as u64)));
+        page.line(format!("{} headers, {words}", grouped(count)));
         page
     };
     let json = json!({ "headers": all, "count": count, "linked": linked });
@@ -65,7 +65,7 @@ pub(crate) fn layout_name(layout: HeaderLayout) -> &'static str {
 
 fn row(header: &HeaderView<'_>, hash: B256) -> Vec<String> {
     let (bits, fill) = match header.logs_bloom().count_ones() {
-        Some(ones) => (grouped(ones.into()), format!("{:.1} %", f64::from(ones) / 20.48)),
+        Some(ones) => (grouped(ones), format!("{:.1} %", f64::from(ones) / 20.48)),
         None => ("no filter".into(), String::new()),
     };
     vec![
@@ -91,7 +91,7 @@ fn page(header: &HeaderView<'_>, hash: B256) -> Page {
         ("parent", header.parent_hash().to_string()),
         ("time", Utc::new(header.timestamp()).date_time()),
         ("layout", format!("{fields}: {} fields", header.num_fields())),
-        ("size", format!("{} bytes", grouped(header.rlp().len() as u64))),
+        ("size", format!("{} bytes", grouped(header.rlp().len()))),
         ("beneficiary", header.beneficiary().to_string()),
         ("state root", header.state_root().to_string()),
         ("transactions root", header.transactions_root().to_string()),
@@ -127,10 +127,8 @@ fn bloom_lines(header: &HeaderView<'_>) -> Vec<(&'static str, String)> {
         return vec![("filter of logs", "not of 256 bytes: it says nothing".into())];
     };
     let fill = f64::from(ones) / 2048.0;
-    let mut lines = vec![(
-        "filter of logs",
-        format!("{:.1} %, {} of 2,048 bits", fill * 100.0, grouped(ones.into())),
-    )];
+    let mut lines =
+        vec![("filter of logs", format!("{:.1} %, {} of 2,048 bits", fill * 100.0, grouped(ones)))];
     if ones == 0 {
         lines.push(("", "no logs in this block".into()));
     } else if bloom.informative().is_none() {

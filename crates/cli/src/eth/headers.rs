@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use anyhow::{Context as _, anyhow, bail};
-use chainsieve::eth::files::{
-    FileError, FileFormat, FileProblem, HeaderBatch, HeaderReader, Position,
-};
+use chainsieve::eth::files::{FileError, FileProblem, HeaderBatch, HeaderReader, Position};
 use chainsieve::eth::header::{ChainError, HeaderChain, HeaderView};
 
 use crate::args::eth::HeaderFormat;
@@ -91,10 +89,6 @@ impl<'a> Headers<'a> {
         Self { arguments, format, open: None, progress, done: 0 }
     }
 
-    pub(crate) fn progress(&self) -> &Progress {
-        &self.progress
-    }
-
     /// The next batch, of at least one header; none after the last.
     pub(crate) fn next_batch(&mut self) -> anyhow::Result<Option<Batch>> {
         loop {
@@ -128,11 +122,8 @@ impl Open {
         let name = source.name().to_owned();
         let input = source.into_input();
         let headers = match format {
-            HeaderFormat::Auto => HeaderReader::new(input),
-            HeaderFormat::Rlp => HeaderReader::with_format(input, FileFormat::Rlp),
-            HeaderFormat::Json => HeaderReader::with_format(input, FileFormat::Json),
-            HeaderFormat::Hex => HeaderReader::with_format(input, FileFormat::Hex),
-            HeaderFormat::Era => HeaderReader::with_format(input, FileFormat::Era),
+            None => HeaderReader::new(input),
+            Some(format) => HeaderReader::with_format(input, format),
         };
         let headers = headers.with_context(|| named(&name))?;
         Ok(Self { name, headers, given: false })

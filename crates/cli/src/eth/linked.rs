@@ -6,7 +6,6 @@ use rayon::prelude::*;
 
 use super::headers::{Batch, Headers};
 use crate::args::eth::LinkedHeaders;
-use crate::progress::Progress;
 
 /// The stretch of blocks that is of interest.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,7 +22,7 @@ pub(crate) fn for_each<R: Send>(
     args: &LinkedHeaders,
     bounds: Bounds,
     work: impl Fn(&HeaderChain) -> R + Sync,
-    mut take: impl FnMut(&HeaderChain, R, &Progress) -> anyhow::Result<()>,
+    mut take: impl FnMut(&HeaderChain, R) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let threads = args.threads.map_or(0, usize::from);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("threads")?;
@@ -58,7 +57,7 @@ pub(crate) fn for_each<R: Send>(
             }
             linked?;
             if let Some(found) = found {
-                take(&chain, found, headers.progress())?;
+                take(&chain, found)?;
             }
             last = Some(chain.following());
         }

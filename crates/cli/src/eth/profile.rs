@@ -2,10 +2,10 @@
 
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
+use chainsieve::eth::chain_profile::ChainProfile;
 
 use crate::args::UsageError;
-use crate::args::eth::{Scope, Soundness, TrustArgs};
+use crate::args::eth::TrustArgs;
 
 const ASSUMED: &str = "assumed";
 
@@ -18,20 +18,8 @@ pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
 /// The profile of `--chain` or `--assume-bloom`; none if neither is given.
 fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
     let Some(chain) = &args.chain else {
-        if args.assume_bloom.is_none() {
-            return Ok(None);
-        }
-        let bloom = match args.assume_bloom {
-            Some(Soundness::Exact) => BloomSoundness::Exact,
-            Some(Soundness::Superset) => BloomSoundness::Superset,
-            Some(Soundness::Absent) => BloomSoundness::Absent,
-            Some(Soundness::Unsound) | None => BloomSoundness::Unsound,
-        };
-        let receipts = match args.assume_receipts {
-            Scope::EveryLog => ReceiptsScope::EveryLog,
-            Scope::NotEveryLog => ReceiptsScope::NotEveryLog,
-        };
-        return Ok(Some(ChainProfile::assumed(ASSUMED, bloom, receipts)));
+        let assumed = |bloom| ChainProfile::assumed(ASSUMED, bloom, args.assume_receipts);
+        return Ok(args.assume_bloom.map(assumed));
     };
     let found = match chain.parse() {
         Ok(id) => ChainProfile::of_chain_id(id),

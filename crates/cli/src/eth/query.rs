@@ -19,7 +19,7 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
         Some(path) => {
             let text = reader.text(path)?;
             let named = || format!("query, {}", path.display());
-            let query = LogQuery::from_json(&text, args.semantics.rules()).with_context(named)?;
+            let query = LogQuery::from_json(&text, args.semantics).with_context(named)?;
             known_fields(&text).with_context(named)?;
             query
         }

@@ -49,14 +49,6 @@ impl Bar {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Prints above the bar, if there is one.
-    pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
-        match &self.shown().bar {
-            Some((_, _, bar)) => bar.suspend(print),
-            None => print(),
-        }
-    }
-
     /// So many of so many things are done.
     pub(crate) fn show(&self, what: &str, done: u64, total: u64) {
         let bar = &mut self.shown().bar;
@@ -96,19 +88,18 @@ impl Bar {
             }
             Note::Logs(logs) => count(*logs, "log"),
             Note::FetchesReceipts { blocks, bytes } => {
-                return self
-                    .suspend(|| print_note(&format!("fetching {}", receipts(*blocks, *bytes))));
+                return print_note(&format!("fetching {}", receipts(*blocks, *bytes)));
             }
             note => note.to_string(),
         };
-        self.suspend(|| print_note(&format!("{endpoint}: {text}")));
+        print_note(&format!("{endpoint}: {text}"));
     }
 }
 
 fn receipts(blocks: u64, size: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     let size = bytes(size as f64);
-    let blocks = count(usize::try_from(blocks).unwrap_or(usize::MAX), "block");
+    let blocks = count(blocks, "block");
     format!("receipts of {blocks}, about {size}")
 }
 
@@ -137,7 +128,7 @@ pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
             return anyhow!(
                 "{}: --max-receipts allows {}; narrow the query or its range, or allow more",
                 receipts(*blocks, *bytes),
-                count(usize::try_from(*limit).unwrap_or(usize::MAX), "block")
+                count(*limit, "block")
             );
         }
         FetchError::NoFinalized => {

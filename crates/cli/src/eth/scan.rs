@@ -17,12 +17,11 @@ use super::linked::{self, Bounds};
 use super::query;
 use super::rpc::{builder, in_words_of_the_command, words_of};
 use crate::args::eth::ScanArgs;
-use crate::output::{Exit, Lines, Page, Report, grouped, share};
+use crate::output::{Exit, Lines, Page, Report, float, grouped, share, span};
 use crate::stop::Stop;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
-    let headers = args.linked();
-    let reader = query::stdin_once(&args.query, &headers.headers)?;
+    let reader = query::stdin_once(&args.query, &args.linked.headers)?;
     let query = query::read(&args.query, &reader)?;
     if args.rpc.is_given() {
         return of_provider(args, &query, json);
@@ -39,12 +38,12 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         scanner.get_or_init(by).candidates(chain.blooms())
     };
     let mut lines = Lines::default();
-    linked::for_each(&headers, kept, find, |chain, found, progress| {
+    linked::for_each(&args.linked, kept, find, |chain, found| {
         let text = scan.take(chain, &found, json);
-        if args.count || text.is_empty() {
-            return Ok(());
+        if !args.count {
+            lines.print(&text)?;
         }
-        Ok(progress.suspend(|| lines.print(&text))?)
+        Ok(())
     })?;
     scan.check_coverage(from, to)?;
     Ok(scan.report(args, &compiled))
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
 fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<Report> {
     query::require_from(&args.query)?;
     let anchors: Vec<B256> = args.anchor.iter().map(|anchor| anchor.0).collect();
-    let (builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
+    let (builder, _) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
     let builder = builder.anchor(anchors);
     let builder = if args.unfinalized { builder } else { builder.final_only() };
     let provider = builder.build()?;
@@ -64,8 +63,8 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
     let asked = provider.scan_parts(query, |asked, part| {
         let scan = found.get_or_insert_with(|| Scan::new(args, asked.query.clone()));
         let text = scan.take(part.chain, part.candidates, json);
-        if !args.count && !text.is_empty() {
-            printed = bar.suspend(|| lines.print(&text));
+        if !args.count {
+            printed = lines.print(&text);
         }
         printed.is_ok() && !lines.is_closed()
     });
@@ -227,9 +226,8 @@ impl Scan {
 
     fn report(&self, args: &ScanArgs, compiled: &CompiledQuery) -> Report {
         let blocks = self.fills.filters();
-        let of_blocks = |count: f64| if blocks == 0 { 0.0 } else { count / to_float(blocks) };
-        let passed = of_blocks(to_float(self.candidates));
-        let rate = of_blocks(expected_false(compiled, &self.fills));
+        let passed = float(self.candidates) / float(blocks.max(1));
+        let rate = expected_false(compiled, &self.fills) / float(blocks.max(1));
         let (last, last_hash) = self.last.unwrap_or_default();
         let first = self.first.unwrap_or_default();
         let warnings = self.warnings();
@@ -245,7 +243,7 @@ impl Scan {
             "fill": self.fills.mean_fill(),
             "anchored_to": self.anchored_to,
             "query": self.query,
-            "semantics": args.query.semantics.rules(),
+            "semantics": args.query.semantics,
             "warnings": warnings,
         });
         if let Some(provider) = &self.provider {
@@ -260,7 +258,7 @@ impl Scan {
             count => format!(", of which {} by filters that say nothing", grouped(count)),
         };
         page.fields(vec![
-            ("blocks", format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))),
+            ("blocks", span(first, last, blocks)),
             ("candidates", format!("{}, {}{none}", grouped(self.candidates), share(passed))),
             ("by chance", format!("{} of blocks that hold nothing pass", share(rate))),
             ("fill", format!("{} on average", share(self.fills.mean_fill()))),
@@ -274,12 +272,7 @@ impl Scan {
             ),
         ]);
         page.warnings(&warnings);
-        let exit = if self.candidates > 0 { Exit::YesAfterLines } else { Exit::NoAfterLines };
+        let exit = Exit::from(self.candidates > 0).after_lines();
         Report { page, json, payload: None, exit }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of blocks")]
-fn to_float(count: u64) -> f64 {
-    count as f64
 }

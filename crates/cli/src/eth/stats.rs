@@ -25,9 +25,9 @@ const KEPT: usize = 1000;
 const MOST: usize = 10_000;
 
 pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
-    Reader::of(&args.headers)?;
+    Reader::of(&args.source.headers)?;
     let mut stats = Stats::new(args.by);
-    let mut headers = Headers::new(&args.headers, args.format);
+    let mut headers = Headers::new(&args.source.headers, args.source.format);
     while let Some(batch) = headers.next_batch()? {
         for header in batch.headers() {
             stats.add(&header?.1)?;
@@ -170,7 +170,7 @@ impl Stats {
             self.width *= 10;
         }
         if self.buckets.len() > MOST {
-            bail!("more than {} rows: give --by a larger number", grouped(MOST as u64));
+            bail!("more than {} rows: give --by a larger number", grouped(MOST));
         }
         Ok(())
     }
@@ -293,7 +293,7 @@ fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page
 }
 
 fn count_of(blocks: u64) -> String {
-    count(usize::try_from(blocks).unwrap_or(usize::MAX), "block")
+    count(blocks, "block")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a chart is less exact")]

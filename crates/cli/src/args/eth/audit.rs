@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};
+use clap::Args;
 
-use super::headers::{HeaderFormat, formats_help};
+use super::headers::{FORMATS, HeaderFormat, formats_help};
 use super::query::{Hash, QueryArgs};
 use super::rpc::RpcArgs;
+use crate::args::{Choice, choice};
 use crate::eth::rpc::Secret;
 
 /// How these commands end, which is not how the others do.
@@ -92,7 +94,7 @@ pub(crate) struct AuditArgs {
     #[arg(value_name = "HEADERS", required_unless_present = "rpc", conflicts_with = "rpc")]
     pub(crate) headers: Vec<String>,
     /// What the headers are written in
-    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto, conflicts_with = "rpc")]
+    #[arg(long, value_parser = choice(&FORMATS), default_value = "auto", conflicts_with = "rpc")]
     pub(crate) format: HeaderFormat,
     /// The logs answered: replies of eth_getLogs, lists, or a log a line; may be given again
     #[arg(long, value_name = "FILE", required_unless_present = "rpc", conflicts_with = "rpc")]
@@ -179,7 +181,7 @@ pub(crate) struct VerifyCertificateArgs {
     #[arg(long, value_name = "HEADERS")]
     pub(crate) headers: Vec<String>,
     /// What the headers are written in
-    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
+    #[arg(long, value_parser = choice(&FORMATS), default_value = "auto")]
     pub(crate) format: HeaderFormat,
     /// Receipts of blocks: a file, a folder, an archive; may be given again [default: those
     /// embedded]
@@ -206,37 +208,29 @@ pub(crate) struct TrustArgs {
     #[arg(long, value_name = "CHAIN")]
     pub(crate) chain: Option<String>,
     /// For another chain: what its filters are
-    #[arg(long, value_enum, value_name = "SOUNDNESS", conflicts_with = "chain")]
-    pub(crate) assume_bloom: Option<Soundness>,
+    #[arg(long, value_name = "SOUNDNESS", value_parser = choice(&SOUNDNESS), conflicts_with = "chain")]
+    pub(crate) assume_bloom: Option<BloomSoundness>,
     /// For another chain: what its receipts are
     #[arg(
         long,
-        value_enum,
         value_name = "SCOPE",
+        value_parser = choice(&SCOPES),
         requires = "assume_bloom",
-        default_value_t = Scope::NotEveryLog
+        default_value = "not-every-log"
     )]
-    pub(crate) assume_receipts: Scope,
+    pub(crate) assume_receipts: ReceiptsScope,
 }
 
 /// `--assume-bloom`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Soundness {
-    /// The bits of the block's logs and no other
-    Exact,
-    /// The bits of the block's logs, and perhaps others
-    Superset,
-    /// None, or a constant
-    Absent,
-    /// They may lack bits of a log
-    Unsound,
-}
+const SOUNDNESS: [Choice<BloomSoundness>; 4] = [
+    ("exact", BloomSoundness::Exact, "The bits of the block's logs and no other"),
+    ("superset", BloomSoundness::Superset, "The bits of the block's logs, and perhaps others"),
+    ("absent", BloomSoundness::Absent, "None, or a constant"),
+    ("unsound", BloomSoundness::Unsound, "They may lack bits of a log"),
+];
 
 /// `--assume-receipts`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scope {
-    /// Every log that nodes return is in a receipt
-    EveryLog,
-    /// Nodes return logs that are in no receipt
-    NotEveryLog,
-}
+const SCOPES: [Choice<ReceiptsScope>; 2] = [
+    ("every-log", ReceiptsScope::EveryLog, "Every log that nodes return is in a receipt"),
+    ("not-every-log", ReceiptsScope::NotEveryLog, "Nodes return logs that are in no receipt"),
+];

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use chainsieve::eth::files::FileFormat;
+use clap::Args;
+
+use crate::args::{Choice, choice};
 
 /// What sources of headers are, for each command that reads them.
 macro_rules! formats_help {
@@ -17,22 +20,19 @@ Which it is shows at their start. A header from JSON is taken only if its fields
 }
 pub(crate) use formats_help;
 
-/// What headers are written in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum HeaderFormat {
-    /// Look at the first bytes
-    Auto,
-    /// RLP headers, or blocks, one behind the other
-    Rlp,
-    /// JSON objects, or hex strings in JSON
-    Json,
-    /// Hex, one header a line
-    Hex,
-    /// An era1 or ere archive
-    Era,
-}
+/// What headers are written in; none to look at the first bytes.
+pub(crate) type HeaderFormat = Option<FileFormat>;
 
-const HEADER_HELP: &str = concat!(
+/// `--format`.
+pub(super) const FORMATS: [Choice<HeaderFormat>; 5] = [
+    ("auto", None, "Look at the first bytes"),
+    ("rlp", Some(FileFormat::Rlp), "RLP headers, or blocks, one behind the other"),
+    ("json", Some(FileFormat::Json), "JSON objects, or hex strings in JSON"),
+    ("hex", Some(FileFormat::Hex), "Hex, one header a line"),
+    ("era", Some(FileFormat::Era), "An era1 or ere archive"),
+];
+
+pub(super) const HEADER_HELP: &str = concat!(
     formats_help!(),
     "
 
@@ -45,15 +45,14 @@ logs_bloom{bytes, bits_set, fill, rates[of 1 to 3 absent values], estimated_valu
 bound), informative}}], count, linked (each is the parent of the next)"
 );
 
-/// Decode headers: hash, layout, every field, how full the filter of logs is.
+/// Headers of any kind.
 #[derive(Debug, Args)]
-#[command(after_help = HEADER_HELP)]
-pub(crate) struct HeaderArgs {
+pub(crate) struct HeadersArgs {
     /// The headers: hex, files, or - for standard input
     #[arg(value_name = "HEADERS", required = true)]
     pub(crate) headers: Vec<String>,
     /// What the headers are written in
-    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
+    #[arg(long, value_parser = choice(&FORMATS), default_value = "auto")]
     pub(crate) format: HeaderFormat,
 }
 
@@ -74,12 +73,8 @@ rates[…]}]. A fill is a share of 2048 bits, a time is in seconds since 1970."
 #[derive(Debug, Args)]
 #[command(after_help = STATS_HELP)]
 pub(crate) struct StatsArgs {
-    /// The headers: hex, files, or - for standard input
-    #[arg(value_name = "HEADERS", required = true)]
-    pub(crate) headers: Vec<String>,
-    /// What the headers are written in
-    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
-    pub(crate) format: HeaderFormat,
+    #[command(flatten)]
+    pub(crate) source: HeadersArgs,
     /// The rows of the table: auto, month, or a number of blocks
     #[arg(long, value_name = "ROWS", default_value = "auto")]
     pub(crate) by: Buckets,

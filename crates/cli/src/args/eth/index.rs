@@ -6,10 +6,10 @@ use chainsieve::eth::index::Settings;
 use chainsieve::eth::log_query::BlockTag;
 use clap::{Args, Subcommand};
 
-use super::headers::{HeaderFormat, formats_help};
+use super::headers::formats_help;
 use super::query::{QueryArgs, block_number};
 use super::rpc::RpcArgs;
-use super::scan::LinkedHeaders;
+use super::scan::{LinkedHeaders, headers_or_rpc};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
@@ -140,28 +140,15 @@ pub(crate) struct AppendArgs {
 
 /// Headers that must be one chain, out of files or from a provider.
 #[derive(Debug, Args)]
+#[command(mut_arg("headers", headers_or_rpc))]
 pub(crate) struct AddedHeaders {
-    /// The headers, in order: files, - for standard input, or hex
-    #[arg(value_name = "HEADERS", required_unless_present = "rpc", conflicts_with = "rpc")]
-    headers: Vec<String>,
-    /// What the headers are written in
-    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
-    format: HeaderFormat,
-    /// Threads that hash, 1024 at the most [default: one for each core]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) linked: LinkedHeaders,
     /// With --rpc, the last block: a number, latest, safe or finalized [default: latest]
     #[arg(long, value_name = "BLOCK", requires = "rpc", value_parser = block_tag)]
     pub(crate) to: Option<BlockTag>,
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,
-}
-
-impl AddedHeaders {
-    /// Those out of files.
-    pub(crate) fn linked(&self) -> LinkedHeaders {
-        LinkedHeaders { headers: self.headers.clone(), format: self.format, threads: self.threads }
-    }
 }
 
 /// A block by number or by its role.
@@ -170,9 +157,10 @@ fn block_tag(text: &str) -> Result<BlockTag, String> {
         "latest" => Ok(BlockTag::Latest),
         "safe" => Ok(BlockTag::Safe),
         "finalized" => Ok(BlockTag::Finalized),
-        number => block_number(number)
-            .map(BlockTag::Number)
-            .map_err(|_| String::from("neither a number nor latest, safe or finalized")),
+        number => match block_number(number) {
+            Ok(number) => Ok(BlockTag::Number(number)),
+            Err(_) => Err("neither a number nor latest, safe or finalized".into()),
+        },
     }
 }
 
@@ -301,20 +289,13 @@ first, last, sections (whole ones)} (null without headers), warnings[]."
 );
 
 #[derive(Debug, Args)]
-#[command(after_help = VERIFY_HELP)]
+#[command(after_help = VERIFY_HELP, mut_arg("headers", |headers| headers.required(false)))]
 pub(crate) struct VerifyIndexArgs {
     /// The folder of the index
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
-    /// The headers, in order: files, - for standard input, or hex
-    #[arg(value_name = "HEADERS")]
-    pub(crate) headers: Vec<String>,
-    /// What the headers are written in
-    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
-    pub(crate) format: HeaderFormat,
-    /// Threads that hash, 1024 at the most [default: one for each core]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) linked: LinkedHeaders,
     /// The headers are of a part of the index only
     #[arg(long, requires = "headers")]
     pub(crate) part: bool,

@@ -10,9 +10,9 @@ mod scan;
 
 use clap::Subcommand;
 
-pub(crate) use audit::{AuditArgs, Scope, Soundness, TrustArgs, VerifyCertificateArgs};
+pub(crate) use audit::{AuditArgs, TrustArgs, VerifyCertificateArgs};
 pub(crate) use follow::FollowArgs;
-pub(crate) use headers::{Buckets, HeaderArgs, HeaderFormat, StatsArgs};
+pub(crate) use headers::{Buckets, HeaderFormat, HeadersArgs, StatsArgs};
 pub(crate) use index::{
     AddedHeaders, AddingArgs, AppendArgs, BuildArgs, ExplainArgs, IndexCommand, InfoArgs,
     QueryIndexArgs, VerifyIndexArgs,
@@ -34,7 +34,8 @@ pub(crate) enum EthCommand {
     /// What a query will cost, before anything is fetched
     Forecast(Box<ForecastArgs>),
     /// Decode headers: hash, layout, every field, how full the filter of logs is
-    Header(HeaderArgs),
+    #[command(after_help = headers::HEADER_HELP)]
+    Header(HeadersArgs),
     /// How full the filters of a chain are, and what that costs a query
     Stats(StatsArgs),
     /// The filters of a chain on disk, turned on their side: a query in milliseconds

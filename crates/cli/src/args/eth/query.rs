@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use chainsieve::alloy_primitives::{Address, B256};
-use chainsieve::eth::log_query;
-use clap::{Args, ValueEnum};
+use chainsieve::eth::log_query::Semantics;
+use clap::Args;
+
+use crate::args::{Choice, choice};
 
 /// Which logs are meant, as flags or as the object that `eth_getLogs` takes.
 #[derive(Debug, Args)]
@@ -45,27 +47,13 @@ pub(crate) struct QueryArgs {
     pub(crate) to: Option<u64>,
     /// Whose rules hold where nodes differ: topics [A, null] want two topics of geth's logs, one
     /// of alloy's
-    #[arg(long, value_enum, default_value_t = Semantics::Geth)]
+    #[arg(long, value_parser = choice(&SEMANTICS), default_value = "geth")]
     pub(crate) semantics: Semantics,
 }
 
 /// `--semantics`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Semantics {
-    /// go-ethereum
-    Geth,
-    /// alloy and reth
-    Alloy,
-}
-
-impl Semantics {
-    pub(crate) fn rules(self) -> log_query::Semantics {
-        match self {
-            Self::Geth => log_query::Semantics::Geth,
-            Self::Alloy => log_query::Semantics::Alloy,
-        }
-    }
-}
+const SEMANTICS: [Choice<Semantics>; 2] =
+    [("geth", Semantics::Geth, "go-ethereum"), ("alloy", Semantics::Alloy, "alloy and reth")];
 
 /// `17686111`, `17,686,111` or `0x10dde5f`.
 pub(crate) fn block_number(text: &str) -> Result<u64, String> {

@@ -1,10 +1,11 @@
 //! `eth scan` and `eth forecast`.
 
-use clap::Args;
+use clap::{Arg, Args};
 
-use super::headers::{HeaderFormat, formats_help};
+use super::headers::{FORMATS, HeaderFormat, formats_help};
 use super::query::{Hash, QueryArgs};
 use super::rpc::RpcArgs;
+use crate::args::choice;
 
 const SCAN_HELP: &str = concat!(
     formats_help!(),
@@ -30,22 +31,15 @@ pass by chance), fill (mean), anchored_to (null: nothing is), query, semantics, 
 
 /// Find the blocks that may have logs of a query.
 #[derive(Debug, Args)]
-#[command(after_help = SCAN_HELP)]
+#[command(
+    after_help = SCAN_HELP,
+    mut_arg("headers", headers_or_rpc),
+    mut_arg("format", unless_rpc),
+    mut_arg("threads", unless_rpc)
+)]
 pub(crate) struct ScanArgs {
-    /// The headers, in order: files, - for standard input, or hex
-    #[arg(value_name = "HEADERS", required_unless_present = "rpc", conflicts_with = "rpc")]
-    headers: Vec<String>,
-    /// What the headers are written in
-    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto, conflicts_with = "rpc")]
-    format: HeaderFormat,
-    /// Threads that hash and scan, 1024 at the most [default: one for each core]
-    #[arg(
-        long,
-        value_name = "COUNT",
-        conflicts_with = "rpc",
-        value_parser = clap::value_parser!(u16).range(1..=1024)
-    )]
-    threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) linked: LinkedHeaders,
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,
     /// Take blocks behind the finalised one too, which may still leave the chain
@@ -61,11 +55,13 @@ pub(crate) struct ScanArgs {
     pub(crate) count: bool,
 }
 
-impl ScanArgs {
-    /// The headers out of files.
-    pub(crate) fn linked(&self) -> LinkedHeaders {
-        LinkedHeaders { headers: self.headers.clone(), format: self.format, threads: self.threads }
-    }
+/// Headers, unless they come from a provider.
+pub(super) fn headers_or_rpc(headers: Arg) -> Arg {
+    unless_rpc(headers).required(false).required_unless_present("rpc")
+}
+
+pub(super) fn unless_rpc(arg: Arg) -> Arg {
+    arg.conflicts_with("rpc")
 }
 
 /// Headers that must be one chain.
@@ -75,9 +71,9 @@ pub(crate) struct LinkedHeaders {
     #[arg(value_name = "HEADERS", required = true)]
     pub(crate) headers: Vec<String>,
     /// What the headers are written in
-    #[arg(long, value_enum, default_value_t = HeaderFormat::Auto)]
+    #[arg(long, value_parser = choice(&FORMATS), default_value = "auto")]
     pub(crate) format: HeaderFormat,
-    /// Threads that hash and scan, 1024 at the most [default: one for each core]
+    /// Threads, 1024 at the most [default: one for each core]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
 }

@@ -6,8 +6,8 @@ use chainsieve::btc::peer::service_names;
 use chainsieve_client::{Client, Graded, Status, Stopped, Update, UpdateId};
 
 use crate::args::client::PeerArgs;
-use crate::progress;
-use crate::stop::Stop;
+use crate::output::Exit;
+use crate::{progress, stop};
 
 /// How long nothing may come until it is asked whether there is a reason to end.
 const TICK: Duration = Duration::from_millis(200);
@@ -47,6 +47,10 @@ impl Ending {
             Self::Closed => "closed",
         }
     }
+
+    pub(super) fn exit(&self) -> Exit {
+        if matches!(self, Self::GaveUp(_)) { Exit::Undecided } else { Exit::Yes }
+    }
 }
 
 /// How a run has ended, and how the client was doing then.
@@ -59,57 +63,45 @@ pub(super) struct Ended {
     pub(super) time: Option<u32>,
 }
 
-/// When a run ends.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Until {
-    /// When everything that the peers have is seen, or after `give_up` without progress.
-    caught_up: bool,
-    give_up: Duration,
+/// The reason to end that a client's status is, if it is one. `give_up`: after so long without
+/// progress, and once everything that the peers have is seen; none to go on. `waited`: without
+/// progress.
+fn reason(give_up: Option<Duration>, status: &Status, waited: Duration) -> Option<Ending> {
+    // Nobody will ever come again.
+    if status.all_banned {
+        return Some(Ending::GaveUp("every peer is banned".into()));
+    }
+    let give_up = give_up?;
+    if status.is_caught_up && status.all_tried {
+        return Some(Ending::CaughtUp);
+    }
+    if status.has_started && !status.is_served && status.all_up {
+        let needed = service_names(status.services).join("|");
+        return Some(Ending::GaveUp(format!("none of the peers named offers {needed}")));
+    }
+    if waited < give_up {
+        return None;
+    }
+    let why = if status.peers.iter().all(|peer| peer.claims.is_none()) {
+        "no peer is connected"
+    } else if !status.is_served {
+        "no peer that is connected offers what is needed"
+    } else {
+        "no progress"
+    };
+    Some(Ending::GaveUp(format!("{why} for {} s", waited.as_secs())))
 }
 
-impl Until {
-    pub(super) fn new(args: &PeerArgs, caught_up: bool) -> Self {
-        Self { caught_up, give_up: Duration::from_secs(args.give_up.into()) }
-    }
-
-    /// The reason to end that a client's status is, if it is one. `waited`: without progress.
-    fn reason(self, status: &Status, waited: Duration) -> Option<Ending> {
-        // Nobody will ever come again.
-        if status.all_banned {
-            return Some(Ending::GaveUp("every peer is banned".into()));
-        }
-        if !self.caught_up {
-            return None;
-        }
-        if status.is_caught_up && status.all_tried {
-            return Some(Ending::CaughtUp);
-        }
-        if status.has_started && !status.is_served && status.all_up {
-            let needed = service_names(status.services).join("|");
-            return Some(Ending::GaveUp(format!("none of the peers named offers {needed}")));
-        }
-        if waited < self.give_up {
-            return None;
-        }
-        let why = if status.peers.iter().all(|peer| peer.claims.is_none()) {
-            "no peer is connected"
-        } else if !status.is_served {
-            "no peer that is connected offers what is needed"
-        } else {
-            "no progress"
-        };
-        Some(Ending::GaveUp(format!("{why} for {} s", waited.as_secs())))
-    }
-}
-
-/// Reads until there is a reason to end, and has the client keep what it knows.
+/// Reads until there is a reason to end, and has the client keep what it knows. `once`: catching up
+/// is one.
 pub(super) fn drive(
     client: Client,
-    until: Until,
-    stop: &Stop,
+    args: &PeerArgs,
+    once: bool,
     reader: &mut impl Reader,
 ) -> anyhow::Result<Ended> {
-    let ended = read(&client, until, stop, reader).and_then(|ending| {
+    let give_up = once.then(|| Duration::from_secs(args.give_up.into()));
+    let ended = read(&client, give_up, reader).and_then(|ending| {
         let status = client.status()?;
         let time = client.header_at(status.progress.tip.height)?.map(|header| header.time);
         Ok(Ended { ending, status, grades: client.grades()?, time })
@@ -124,10 +116,10 @@ pub(super) fn drive(
 
 fn read(
     client: &Client,
-    until: Until,
-    stop: &Stop,
+    give_up: Option<Duration>,
     reader: &mut impl Reader,
 ) -> anyhow::Result<Ending> {
+    let stop = stop::on_signals()?;
     let mut bar = progress::Status::new();
     let mut updates = client.updates();
     let (mut steps, mut since) = (0, Instant::now());
@@ -167,7 +159,7 @@ fn read(
             _ if stop.is_set() && !matches!(decided, Some((Ending::Interrupted, _))) => {
                 Some((Ending::Interrupted, status.last_update))
             }
-            None => match until.reason(&status, since.elapsed()) {
+            None => match reason(give_up, &status, since.elapsed()) {
                 // What comes until everything is read may be more to wait for.
                 Some(Ending::CaughtUp) if last < status.last_update => None,
                 reason => reason.map(|ending| (ending, status.last_update)),

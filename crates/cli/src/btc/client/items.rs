@@ -28,7 +28,7 @@ impl Items {
         birthday: Birthday,
         history: History,
     ) -> anyhow::Result<Self> {
-        let network = args.network.network();
+        let network = args.network;
         let reader = Reader::of(args.items.iter())?;
         let empty = Wallet { history, gap, ..Wallet::new(birthday, Vec::new()) };
         let read = scripts::read_items(args, &reader, |kind, text| {

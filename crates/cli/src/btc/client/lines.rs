@@ -149,11 +149,11 @@ impl Printer {
         let words = || {
             let mut text = format!(
                 "reorganization: the blocks above height {} left the chain, and with them {}\n",
-                grouped(fork.height.into()),
+                grouped(fork.height),
                 count(gone.len(), "hit")
             );
             text.extend(gone.iter().map(|(at, txid)| {
-                format!("taken back: height {}  tx {txid}\n", grouped(at.height.into()))
+                format!("taken back: height {}  tx {txid}\n", grouped(at.height))
             }));
             text
         };
@@ -196,7 +196,7 @@ impl Printer {
             "confirmed": counts.confirmed,
             "unconfirmed": counts.unconfirmed,
         });
-        let words = || format!("caught up: height {}  {}\n", grouped(tip.height.into()), tip.hash);
+        let words = || format!("caught up: height {}  {}\n", grouped(tip.height), tip.hash);
         self.print(&line, Some(words))
     }
 
@@ -260,7 +260,7 @@ impl Printer {
     /// A hit as one line for people.
     fn hit_words(&self, hit: &Hit, confirmations: u32, again: bool) -> String {
         let place = match hit.place {
-            Some((at, _)) => format!("height {}  {}", grouped(at.height.into()), at.hash),
+            Some((at, _)) => format!("height {}  {}", grouped(at.height), at.hash),
             None => "unconfirmed".into(),
         };
         let name = |owner: &Owner| words(self.item(owner), owner.path, owner.index);
@@ -275,7 +275,7 @@ impl Printer {
         let what = received.chain(spent).collect::<Vec<_>>().join(", ");
         let evidence = match hit.place {
             Some(_) => {
-                let confirmations = count(confirmations as usize, "confirmation");
+                let confirmations = count(confirmations, "confirmation");
                 format!("{}, {confirmations}, {}", hit.evidence, hit.why)
             }
             None => format!("relayed by {}", hit.peer.as_deref().unwrap_or("a peer")),

@@ -13,10 +13,10 @@ use anyhow::anyhow;
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::client::OpenError;
 use chainsieve_client::net::pool::PoolError;
-use chainsieve_client::{Builder, Client, Folder, StartError, StorageError};
+use chainsieve_client::{Birthday, Builder, Client, Folder, StartError, StorageError};
 
 use crate::args::UsageError;
-use crate::args::client::{Birthday, PeerArgs, Protocol, TrustArgs};
+use crate::args::client::{PeerArgs, TrustArgs};
 use crate::args::compact::HeaderAt;
 use crate::input::{named, shorten};
 use crate::output::print_log;
@@ -76,28 +76,10 @@ fn data_error(args: &PeerArgs, error: StorageError) -> anyhow::Error {
     anyhow!(error).context(data)
 }
 
-impl From<Birthday> for chainsieve_client::Birthday {
-    fn from(birthday: Birthday) -> Self {
-        match birthday {
-            Birthday::Height(height) => Self::Height(height),
-            Birthday::Day(seconds) => Self::Time(seconds),
-        }
-    }
-}
-
-impl From<Protocol> for chainsieve_client::Protocol {
-    fn from(protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::Bip157 => Self::Bip157,
-            Protocol::Bip37 => Self::Bip37,
-        }
-    }
-}
-
 /// A birthday in the name of a folder.
 fn birthday_name(birthday: Birthday) -> String {
     match birthday {
         Birthday::Height(height) => height.to_string(),
-        Birthday::Day(seconds) => format!("t{seconds}"),
+        Birthday::Time(seconds) => format!("t{seconds}"),
     }
 }

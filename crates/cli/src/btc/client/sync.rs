@@ -3,11 +3,12 @@
 use chainsieve_client::{Client, News, Protocol, Status, Update};
 use serde_json::json;
 
-use super::drive::{Ending, Reader, Until, drive};
+use super::drive::{Reader, drive};
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
 use super::{birthday_name, builder, start, trusting};
 use crate::args::client::SyncArgs;
-use crate::output::{Exit, Page, Report, grouped, print_log};
+use crate::args::network_name;
+use crate::output::{Page, Report, grouped, print_log};
 use crate::stop;
 
 /// Most disputes that are kept for the end.
@@ -35,23 +36,23 @@ impl Reader for Disputes {
 }
 
 pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
-    let stop = stop::on_signals()?;
-    let network = args.network.network();
+    stop::on_signals()?;
+    let network = args.network;
     let client = if args.headers_only {
         builder(&args.peers, network, None)?.protocol(Protocol::HeadersOnly)
     } else {
         let name = format!("filters-{}", birthday_name(args.from));
-        let builder = builder(&args.peers, network, Some(&name))?.from(args.from.into());
+        let builder = builder(&args.peers, network, Some(&name))?.from(args.from);
         trusting(builder, &args.trust)
     };
     let client = start(client, &args.peers, network)?;
     let mut disputes = Disputes::default();
-    let ended = drive(client, Until::new(&args.peers, true), &stop, &mut disputes)?;
+    let ended = drive(client, &args.peers, true, &mut disputes)?;
     let warnings = warnings(&ended, network);
     let progress = &ended.status.progress;
     let json = json!({
         "ended": ended.ending.name(),
-        "network": args.network.to_string(),
+        "network": network_name(network),
         "tip": tip_json(&ended),
         "work": work_hex(progress),
         "headers_only": args.headers_only,
@@ -66,13 +67,12 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
     let mut page = Page::default();
     let mut fields = vec![
         ("ended", ended.ending.name().replace('_', " ")),
-        ("tip", format!("{} at height {}", tip.hash, grouped(tip.height.into()))),
+        ("tip", format!("{} at height {}", tip.hash, grouped(tip.height))),
         ("work", work_hex(progress)),
     ];
     fields.extend(grades_in_words(&ended.grades).into_iter().map(|words| ("filters", words)));
     fields.extend(disputes.0.into_iter().map(|text| ("dispute", text)));
     page.fields(fields);
     page.warnings(&warnings);
-    let exit = if matches!(ended.ending, Ending::GaveUp(_)) { Exit::Undecided } else { Exit::Yes };
-    Ok(Report { page, json, payload: None, exit })
+    Ok(Report { page, json, payload: None, exit: ended.ending.exit() })
 }

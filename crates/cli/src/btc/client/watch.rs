@@ -1,16 +1,16 @@
 //! `btc watch` and `btc rescan`.
 
-use chainsieve_client::{History, Protocol, WalletId};
+use chainsieve_client::{Birthday, History, Protocol, WalletId};
 use serde_json::{Value, json};
 
-use super::drive::{Ended, Ending, Until, drive};
+use super::drive::{Ended, drive};
 use super::items::Items;
 use super::lines::Printer;
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
 use super::{birthday_name, builder, start, trusting};
-use crate::args::UsageError;
-use crate::args::client::{Birthday, LookArgs, RescanArgs, WatchLiveArgs};
-use crate::output::{Exit, Page, Report, count, grouped};
+use crate::args::client::{LookArgs, RescanArgs, WatchLiveArgs};
+use crate::args::{UsageError, network_name};
+use crate::output::{Page, Report, count, grouped};
 use crate::stop;
 
 /// What `watch` and `rescan` have in common.
@@ -25,14 +25,8 @@ struct Job<'a> {
 }
 
 pub(crate) fn watch(args: &WatchLiveArgs, json: bool) -> anyhow::Result<Report> {
-    let job = Job {
-        look: &args.look,
-        first: args.birthday,
-        last: None,
-        once: args.once,
-        is_rescan: false,
-    };
-    job.run(json)
+    let &WatchLiveArgs { ref look, birthday: first, once } = args;
+    Job { look, first, last: None, once, is_rescan: false }.run(json)
 }
 
 pub(crate) fn rescan(args: &RescanArgs, json: bool) -> anyhow::Result<Report> {
@@ -41,14 +35,13 @@ pub(crate) fn rescan(args: &RescanArgs, json: bool) -> anyhow::Result<Report> {
     {
         return Err(UsageError("--from is greater than --to").into());
     }
-    let job =
-        Job { look: &args.look, first: args.from, last: args.to, once: true, is_rescan: true };
-    job.run(json)
+    let &RescanArgs { ref look, from: first, to: last } = args;
+    Job { look, first, last, once: true, is_rescan: true }.run(json)
 }
 
 impl Job<'_> {
     fn run(self, json: bool) -> anyhow::Result<Report> {
-        let protocol = Protocol::from(self.look.protocol);
+        let protocol = self.look.protocol;
         if protocol == Protocol::Bip37 && !self.look.trust.checkpoint.is_empty() {
             return Err(UsageError("--checkpoint is for --protocol bip157").into());
         }
@@ -56,10 +49,9 @@ impl Job<'_> {
         let is_complete = !self.is_rescan || self.first == Birthday::Height(0);
         let history = if is_complete { History::Complete } else { History::Unknown };
         let (items, gap) = (&self.look.watch, self.look.gap);
-        let Items { wallet, names } =
-            Items::read(items, gap, protocol, self.first.into(), history)?;
-        let stop = stop::on_signals()?;
-        let network = self.look.watch.network.network();
+        let Items { wallet, names } = Items::read(items, gap, protocol, self.first, history)?;
+        stop::on_signals()?;
+        let network = self.look.watch.network;
         // Other items are another wallet, which starts over.
         let mut id = hex::encode(wallet.digest());
         id.truncate(16);
@@ -74,8 +66,7 @@ impl Job<'_> {
         }
         let client = start(trusting(builder, &self.look.trust), &self.look.peers, network)?;
         let mut printer = Printer::new(id, names, network, json);
-        let until = Until::new(&self.look.peers, self.once);
-        let ended = drive(client, until, &stop, &mut printer)?;
+        let ended = drive(client, &self.look.peers, self.once, &mut printer)?;
         Ok(self.report(&ended, &printer))
     }
 
@@ -88,16 +79,16 @@ impl Job<'_> {
     }
 
     fn report(&self, ended: &Ended, printer: &Printer) -> Report {
-        let warnings = warnings(ended, self.look.watch.network.network());
+        let warnings = warnings(ended, self.look.watch.network);
         let progress = &ended.status.progress;
         let tip = progress.tip;
         let fields = [
             ("ended", ended.ending.name().replace('_', " ")),
-            ("tip", format!("{} at height {}", tip.hash, grouped(tip.height.into()))),
+            ("tip", format!("{} at height {}", tip.hash, grouped(tip.height))),
             (
                 "answered to",
                 progress.settled_to.map_or("nothing".into(), |height| {
-                    format!("height {}; called again, it goes on there", grouped(height.into()))
+                    format!("height {}; called again, it goes on there", grouped(height))
                 }),
             ),
             (
@@ -105,8 +96,8 @@ impl Job<'_> {
                 format!(
                     "{}; {} printed again, {} taken back",
                     count(printer.hits, "new hit"),
-                    grouped(printer.again as u64),
-                    grouped(printer.withdrawn as u64)
+                    grouped(printer.again),
+                    grouped(printer.withdrawn)
                 ),
             ),
         ];
@@ -114,10 +105,7 @@ impl Job<'_> {
         let mut page = Page::default();
         page.fields(fields.into_iter().chain(grades).collect());
         page.warnings(&warnings);
-        let exit = match ended.ending {
-            Ending::GaveUp(_) => Exit::UndecidedAfterLines,
-            _ => Exit::YesAfterLines,
-        };
+        let exit = ended.ending.exit().after_lines();
         let json = self.end_json(ended, printer, &warnings);
         Report { page, json, payload: None, exit }
     }
@@ -127,8 +115,8 @@ impl Job<'_> {
         json!({
             "event": "end",
             "ended": ended.ending.name(),
-            "network": self.look.watch.network.to_string(),
-            "protocol": Protocol::from(self.look.protocol).name(),
+            "network": network_name(self.look.watch.network),
+            "protocol": self.look.protocol.name(),
             "tip": tip_json(ended),
             "work": work_hex(progress),
             "birthday": ended.status.first,

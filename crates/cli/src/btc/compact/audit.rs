@@ -17,7 +17,7 @@ use super::blocks::{SourcedBlock, for_each_block};
 use super::files::FilterFiles;
 use crate::args::UsageError;
 use crate::args::compact::{AuditArgs, VerifyProofArgs};
-use crate::btc::decode;
+use crate::btc::for_each_transaction;
 use crate::input::{Input, Reader, decode_hex, named, write};
 use crate::output::{Exit, Page, Report, count, grouped};
 
@@ -31,15 +31,10 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     })?;
     let SourcedBlock { block, prevout_scripts, .. } = sourced.context("no block")?;
     let block_hash = block.block_hash();
-    let bound = BoundBlock::bind(&block, block_hash, args.network.network()).context("block")?;
+    let bound = BoundBlock::bind(&block, block_hash, args.network).context("block")?;
     let content = filter(&args.filter, block_hash, &reader)?;
     let mut transactions: Vec<Transaction> = Vec::new();
-    for argument in &args.prev_txs {
-        for Input { source, bytes } in reader.many(argument, "transaction")? {
-            let tx = decode(&bytes).with_context(|| format!("transaction, {source}"))?;
-            transactions.push(tx);
-        }
-    }
+    for_each_transaction(&reader, &args.prev_txs, |tx| transactions.push(tx))?;
     let said = prevout_scripts.filter(|_| !args.distrust_prevouts);
     if said.is_some() && !transactions.is_empty() {
         return Err(UsageError(
@@ -157,7 +152,7 @@ fn report(
     let mut page = Page::default();
     let mut warnings = Vec::new();
     page.heading(format!("{}: {}", name(verdict), words(verdict)));
-    let elements = elements.map_or_else(|| "not readable".into(), |count| grouped(count.into()));
+    let elements = elements.map_or_else(|| "not readable".into(), |count| grouped(count));
     page.fields(vec![
         ("block", filter.block_hash.to_string()),
         ("filter", format!("{}, hash {hash}", count(filter.content.len(), "byte"))),
@@ -202,7 +197,7 @@ fn report(
             warnings.push(format!(
                 "the transactions whose outputs the block spends decide it: --prev-txs takes the {} \
                  whose ids --json lists",
-                grouped(missing.len() as u64)
+                grouped(missing.len())
             ));
         }
     }
@@ -283,7 +278,7 @@ pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
     let proof = InvalidFilter::decode(&bytes).with_context(|| format!("proof, {source}"))?;
     let expected = args.block_hash.unwrap_or(proof.block_hash);
     let hash = filter_hash(&proof.filter);
-    let reason = match (proof.verify(expected, args.network.network()), args.filter_hash) {
+    let reason = match (proof.verify(expected, args.network), args.filter_hash) {
         (Err(error), _) => Err(error.to_string()),
         (Ok(()), Some(meant)) if meant != hash => {
             Err(format!("it is of the filter with hash {hash}, {meant} is meant"))

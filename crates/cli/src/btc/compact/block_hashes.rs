@@ -46,16 +46,16 @@ impl BlockHashes {
             let Some(hash) = index.and_then(|index| self.hashes.get(index)) else {
                 bail!(
                     "a filter of height {}: the block headers are {} from height {} on",
-                    grouped(item.height.into()),
-                    grouped(self.hashes.len() as u64),
-                    grouped(self.first.into())
+                    grouped(item.height),
+                    grouped(self.hashes.len()),
+                    grouped(self.first)
                 );
             };
             ensure!(
                 item.block_hash == *hash,
                 "a filter of height {} that is said to be of block {}, by the block headers it is \
                  {hash}: under a false hash a filter finds nothing",
-                grouped(item.height.into()),
+                grouped(item.height),
                 item.block_hash
             );
         }

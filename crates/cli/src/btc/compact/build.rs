@@ -16,8 +16,8 @@ use super::files::FilterFiles;
 use super::target::Target;
 use crate::args::UsageError;
 use crate::args::compact::BuildArgs;
-use crate::btc::decode;
-use crate::input::{Input, Reader, named};
+use crate::btc::for_each_transaction;
+use crate::input::{Reader, named};
 use crate::output::{Exit, Lines, Page, Report, count, grouped};
 use crate::progress::Progress;
 
@@ -27,12 +27,7 @@ const MAX_ROWS: u64 = 3;
 pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
     let reader = Reader::of(args.blocks.iter().chain(&args.prev_txs))?;
     let mut build = Build::new(args)?;
-    for argument in &args.prev_txs {
-        for Input { source, bytes } in reader.many(argument, "transaction")? {
-            let tx = decode(&bytes).with_context(|| format!("transaction, {source}"))?;
-            build.learn(&tx);
-        }
-    }
+    for_each_transaction(&reader, &args.prev_txs, |tx| build.learn(&tx))?;
     let mut lines = Lines::default();
     let progress = Progress::over_files(args.blocks.iter().map(String::as_str));
     let mut before = 0;
@@ -42,7 +37,7 @@ pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
             let text = build.take(args, block, json)?;
             at = source.offset();
             progress.at(before + at);
-            Ok(progress.suspend(|| lines.print(&text))?)
+            Ok(lines.print(&text)?)
         })?;
         before += at;
     }
@@ -94,7 +89,7 @@ impl Build {
     fn go_on(&mut self, args: &BuildArgs, path: &Path) -> anyhow::Result<()> {
         let (target, intact) = Target::append_to(path)?;
         let header = intact.header;
-        let magic = args.network.network().magic().to_bytes();
+        let magic = args.network.magic().to_bytes();
         ensure!(header.network_magic == magic, "filters of another network: see --network");
         self.filter_header = Some(header.previous_filter_header);
         FilterFiles::open(path)?.for_each_batch(|_, headers, _| {
@@ -105,10 +100,10 @@ impl Build {
         self.next = intact.next_height();
         self.first = self.next;
         if target.cut() > 0 {
-            let cut = count(usize::try_from(target.cut())?, "byte");
+            let cut = count(target.cut(), "byte");
             self.warnings.push(format!(
                 "{cut} of a filter that was not written whole are replaced, from height {} on",
-                grouped(self.next.into())
+                grouped(self.next)
             ));
         }
         (self.target, self.header) = (Some(target), Some(header));
@@ -172,9 +167,9 @@ impl Build {
                 let head = "height     elements  bytes    filter header\n";
                 let row = format!(
                     "{:<9}  {:<8}  {:<7}  {}\n",
-                    grouped(height.into()),
-                    grouped(elements.into()),
-                    grouped(filter.content.len() as u64),
+                    grouped(height),
+                    grouped(elements),
+                    grouped(filter.content.len()),
                     self.header_words()
                 );
                 if self.blocks == 1 { format!("{head}{row}") } else { row }
@@ -210,7 +205,7 @@ impl Build {
             }
             (self.first, self.next) = (start, start);
             self.header = Some(Header {
-                network_magic: args.network.network().magic().to_bytes(),
+                network_magic: args.network.magic().to_bytes(),
                 start_height: start,
                 previous_filter_header: self.filter_header.unwrap_or(FilterHeader::all_zeros()),
             });
@@ -246,11 +241,11 @@ impl Build {
         });
         let mut page = Page::default();
         page.line("");
-        let heights = format!("height {} to {}", grouped(self.first.into()), grouped(last.into()));
+        let heights = format!("height {} to {}", grouped(self.first), grouped(last));
         let bytes = usize::try_from(self.bytes).unwrap_or(usize::MAX);
         let mut fields = vec![
             ("filters", format!("{}, {heights}, {}", grouped(self.blocks), count(bytes, "byte"))),
-            ("filter header", format!("{header}, height {}", grouped(last.into()))),
+            ("filter header", format!("{header}, height {}", grouped(last))),
         ];
         if let Some(out) = out {
             fields.push(("written to", out));

@@ -105,8 +105,8 @@ impl FilterFiles {
                 height == header.start_height,
                 "{}: starts at height {}, where {} was to come: filters up to there are in {}",
                 named(path),
-                grouped(header.start_height.into()),
-                grouped(height.into()),
+                grouped(header.start_height),
+                grouped(height),
                 named(&self.files[index.saturating_sub(1)].1)
             );
             ensure!(

@@ -51,20 +51,15 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     ensure!(
         compared > 0 || given.is_empty() || damage.is_some(),
         "nothing to compare: the filters are of heights {} to {}, the filter headers given of others",
-        grouped(first.into()),
-        grouped(last.into())
+        grouped(first),
+        grouped(last)
     );
     let mut warnings = Vec::new();
     let mut page = Page::default();
     page.fields(vec![
         (
             "filters",
-            format!(
-                "{}, height {} to {}",
-                grouped(filters.into()),
-                grouped(first.into()),
-                grouped(last.into())
-            ),
+            format!("{}, height {} to {}", grouped(filters), grouped(first), grouped(last)),
         ),
         ("last block", last_hash.to_string()),
         ("filter header", header.to_string()),
@@ -72,7 +67,7 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
             "compared",
             match (&mismatch, compared) {
                 (Some((height, ..)), _) => {
-                    format!("differs at height {}", grouped((*height).into()))
+                    format!("differs at height {}", grouped(*height))
                 }
                 (None, 0) => "to nothing".into(),
                 (None, compared) => format!("{} as given", grouped(compared)),
@@ -132,7 +127,7 @@ fn given(args: &VerifyHeadersArgs) -> anyhow::Result<BTreeMap<u32, FilterHeader>
         given.len() == headers.len(),
         "{}: {} filter headers from height {} on, heights end at {}",
         named(path),
-        grouped(headers.len() as u64),
+        grouped(headers.len()),
         args.headers_from,
         u32::MAX
     );
@@ -150,6 +145,6 @@ fn from_lines(text: &str) -> anyhow::Result<Vec<FilterHeader>> {
 
 fn from_raw(bytes: &[u8]) -> anyhow::Result<Vec<FilterHeader>> {
     let (headers, rest) = bytes.as_chunks::<32>();
-    ensure!(rest.is_empty(), "{} bytes, not a multiple of 32", grouped(bytes.len() as u64));
+    ensure!(rest.is_empty(), "{} bytes, not a multiple of 32", grouped(bytes.len()));
     Ok(headers.iter().map(|header| FilterHeader::from_byte_array(*header)).collect())
 }

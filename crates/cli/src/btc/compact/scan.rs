@@ -15,7 +15,7 @@ use super::block_hashes::BlockHashes;
 use super::files::FilterFiles;
 use super::scripts::{self, WatchedScript};
 use crate::args::compact::{HeaderAt, ScanArgs};
-use crate::args::{Range, UsageError};
+use crate::args::{Range, UsageError, network_name};
 use crate::input::Reader;
 use crate::output::{Exit, Lines, Page, Report, count, grouped};
 use crate::progress::Progress;
@@ -43,11 +43,11 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let blocks =
         BlockHashes::read(&args.blocks, args.from.unwrap_or(0)..=args.to.unwrap_or(u32::MAX))?;
     let files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
-    let network = args.watch.network.network();
+    let network = args.watch.network;
     ensure!(
         files.header().network_magic == network.magic().to_bytes(),
         "the filters are of another network than {}: see --network",
-        args.watch.network
+        network_name(network)
     );
     let start = files.header().start_height;
     let from = args.from.unwrap_or(start);
@@ -148,7 +148,7 @@ impl<'a> Look<'a> {
                 self.compare(item.height, header)?;
             }
             progress.at(bytes);
-            progress.suspend(|| lines.print(&text))?;
+            lines.print(&text)?;
             let is_last = self.next > to || lines.is_closed();
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
@@ -243,12 +243,12 @@ impl<'a> Look<'a> {
                 format!(
                     "{}, height {} to {}, {}",
                     grouped(statistics.filters),
-                    grouped(first.into()),
-                    grouped(last.into()),
+                    grouped(first),
+                    grouped(last),
                     count(bytes, "byte")
                 ),
             ),
-            ("scripts", grouped(self.watched.scripts.len() as u64)),
+            ("scripts", grouped(self.watched.scripts.len())),
             (
                 "candidates",
                 format!(
@@ -261,7 +261,7 @@ impl<'a> Look<'a> {
                 "filter header",
                 match compared_to {
                     Some(height) if height >= last => format!("{header}, as given"),
-                    _ => format!("{header} at height {}", grouped(last.into())),
+                    _ => format!("{header} at height {}", grouped(last)),
                 },
             ),
         ]);
@@ -313,7 +313,7 @@ impl Watched {
                 words.join(", ")
             }
         };
-        format!("{:<9}  {block_hash}  {why}\n", grouped((*height).into()))
+        format!("{:<9}  {block_hash}  {why}\n", grouped(*height))
     }
 
     /// Adds the scripts that the last one found of a descriptor brings up.

@@ -29,7 +29,7 @@ pub(crate) fn read(
     range: &Range,
     reader: &Reader,
 ) -> anyhow::Result<Vec<WatchedScript>> {
-    let network = args.network.network();
+    let network = args.network;
     read_items(args, reader, |kind, text| expand(kind, text, network, range))
 }
 

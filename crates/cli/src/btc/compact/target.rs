@@ -59,8 +59,8 @@ impl Target {
             Some(damage) => bail!(
                 "{damage}; {} stand before it, and {} from there on, which are kept: to give them \
                  up, cut the file to {} bytes first",
-                count(intact.records as usize, "intact filter"),
-                count(usize::try_from(behind)?, "byte"),
+                count(intact.records, "intact filter"),
+                count(behind, "byte"),
                 intact.bytes
             ),
         };

@@ -3,23 +3,24 @@
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
+use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::p2p::ServiceFlags;
-use chainsieve::btc::server::{Config, Peer, ServedChain};
-use chainsieve_client::testnode::{Ended, Note};
+use chainsieve::btc::server::{Config, ServedChain};
+use chainsieve_client::testnode::Note;
 use serde_json::{Value, json};
 
-use crate::args::Chain;
+use crate::args::network_name;
 use crate::output::{Lines, count, grouped, print_log};
 
 /// Prints lines whole, from whichever thread.
 pub(super) struct Log {
     json: bool,
-    network: Chain,
+    network: Network,
     lines: Mutex<Lines>,
 }
 
 impl Log {
-    pub(super) fn new(json: bool, network: Chain) -> Self {
+    pub(super) fn new(json: bool, network: Network) -> Self {
         Self { json, network, lines: Mutex::new(Lines::default()) }
     }
 
@@ -30,7 +31,7 @@ impl Log {
         let event = json!({
             "listening": {
                 "address": address.to_string(),
-                "network": self.network.to_string(),
+                "network": network_name(self.network),
                 "blocks": chain.len(),
                 "height": tip.height,
                 "tip": tip.hash.to_string(),
@@ -43,10 +44,10 @@ impl Log {
         }
         self.print(&format!(
             "listening at {address}: {}, {}, tip {} at height {}, {}\n",
-            self.network,
+            network_name(self.network),
             count(chain.len(), "block"),
             tip.hash,
-            grouped(tip.height.into()),
+            grouped(tip.height),
             services.join(", ")
         ));
     }
@@ -65,7 +66,7 @@ impl Log {
             0 => String::new(),
             left => format!(", {} left the chain", count(left, "block")),
         };
-        let height = grouped(tip.height.into());
+        let height = grouped(tip.height);
         let new = format!("{} new", count(linked, "block"));
         self.event(&event, &format!("{new}{left}: tip {} at height {height}", tip.hash));
     }
@@ -78,51 +79,36 @@ impl Log {
 
     /// What happens to connections.
     pub(super) fn note(&self, note: &Note<'_>) {
-        match note {
-            Note::Connected(peer, address) => self.connected(*peer, *address),
-            Note::Ready(peer, met) => self.ready(*peer, met),
-            Note::Disconnected(peer, ended) => self.disconnected(*peer, ended),
-            Note::Refused(address, limit) => {
-                self.refused(*address, &format!("{limit} are connected, the limit"));
+        let (event, text) = match note {
+            Note::Connected(peer, address) => (
+                json!({ "connected": { "peer": peer, "address": address.to_string() } }),
+                format!("peer {peer}: connected from {address}"),
+            ),
+            Note::Ready(peer, met) => {
+                let (agent, protocol) = (met.user_agent(), met.protocol());
+                let met = json!({ "peer": peer, "user_agent": agent, "protocol": protocol });
+                (json!({ "ready": met }), format!("peer {peer}: {agent:?}, protocol {protocol}"))
             }
-            Note::Lost(error) => self.warning(&format!("a connection was lost: {error}")),
-            _ => {}
-        }
-    }
-
-    fn connected(&self, peer: u64, address: SocketAddr) {
-        let event = json!({ "connected": { "peer": peer, "address": address.to_string() } });
-        self.event(&event, &format!("peer {peer}: connected from {address}"));
-    }
-
-    fn ready(&self, peer: u64, met: &Peer) {
-        let (agent, protocol) = (met.user_agent(), met.protocol());
-        let event = json!({ "ready": { "peer": peer, "user_agent": agent, "protocol": protocol } });
-        self.event(&event, &format!("peer {peer}: {agent:?}, protocol {protocol}"));
-    }
-
-    fn disconnected(&self, peer: u64, ended: &Ended) {
-        let (reason, misbehaved) = (ended.to_string(), ended.is_misbehaviour());
-        let event = json!({
-            "disconnected": { "peer": peer, "reason": reason, "misbehaved": misbehaved },
-        });
-        let word = if misbehaved { "disconnected, it broke the protocol" } else { "disconnected" };
-        self.event(&event, &format!("peer {peer}: {word}: {reason}"));
-    }
-
-    fn refused(&self, address: SocketAddr, reason: &str) {
-        let event = json!({ "refused": { "address": address.to_string(), "reason": reason } });
-        self.event(&event, &format!("refused {address}: {reason}"));
+            Note::Disconnected(peer, ended) => {
+                let (reason, misbehaved) = (ended.to_string(), ended.is_misbehaviour());
+                let event = json!({ "peer": peer, "reason": reason, "misbehaved": misbehaved });
+                let why = if misbehaved { ", it broke the protocol" } else { "" };
+                let text = format!("peer {peer}: disconnected{why}: {reason}");
+                (json!({ "disconnected": event }), text)
+            }
+            Note::Refused(address, limit) => {
+                let reason = format!("{limit} are connected, the limit");
+                let event = json!({ "address": address.to_string(), "reason": reason });
+                (json!({ "refused": event }), format!("refused {address}: {reason}"))
+            }
+            Note::Lost(error) => return self.warning(&format!("a connection was lost: {error}")),
+            _ => return,
+        };
+        self.event(&event, &text);
     }
 
     pub(super) fn warning(&self, text: &str) {
         self.event(&json!({ "warning": text }), &format!("warning: {text}"));
-    }
-
-    pub(super) fn warnings(&self, texts: &[String]) {
-        for text in texts {
-            self.warning(text);
-        }
     }
 
     fn event(&self, event: &Value, text: &str) {

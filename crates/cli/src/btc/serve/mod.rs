@@ -5,6 +5,7 @@ mod log;
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::DerefMut;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,40 +13,22 @@ use anyhow::{Context as _, ensure};
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::protocol::default_port;
 use chainsieve::btc::server::{Added, Config, ServedChain};
-use chainsieve_client::testnode::{Node, NodeBuilder};
+use chainsieve_client::testnode::NodeBuilder;
 use serde_json::json;
 
 use self::folder::{Folder, News};
 use self::log::Log;
 use crate::args::{ServeArgs, UsageError};
-use crate::btc::decode;
-use crate::input::{Input, Reader, named};
+use crate::btc::for_each_transaction;
+use crate::input::{Reader, named};
 use crate::output::{Exit, Page, Report, count, grouped};
 use crate::stop;
 
 /// How often to look at the folder, unless that takes longer than a tenth of it.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The chain before the node is there, and the node's.
-trait Chain {
-    /// Changes the chain. Peers wait meanwhile.
-    fn change<T>(&self, change: impl FnOnce(&mut ServedChain) -> T) -> T;
-}
-
-impl Chain for RefCell<ServedChain> {
-    fn change<T>(&self, change: impl FnOnce(&mut ServedChain) -> T) -> T {
-        change(&mut self.borrow_mut())
-    }
-}
-
-impl Chain for Node {
-    fn change<T>(&self, change: impl FnOnce(&mut ServedChain) -> T) -> T {
-        change(&mut self.chain_mut())
-    }
-}
-
 pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
-    let network = args.network.network();
+    let network = args.network;
     let address = args.listen.unwrap_or_else(|| default_address(network));
     if !address.ip().is_loopback() && !args.listen_anywhere {
         return Err(UsageError(
@@ -57,18 +40,14 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     let log = Arc::new(Log::new(json, args.network));
     let mut chain = ServedChain::new(network, !args.no_bip157);
     let reader = Reader::of(&args.prev_txs)?;
-    for argument in &args.prev_txs {
-        for Input { source, bytes } in reader.many(argument, "transaction")? {
-            chain.add_outputs(&decode(&bytes).with_context(|| format!("transaction, {source}"))?);
-        }
-    }
+    for_each_transaction(&reader, &args.prev_txs, |tx| chain.add_outputs(&tx))?;
     let stop = stop::on_signals()?;
     let mut config = Config::default();
     config.bip37 = !args.no_bip37;
     config.bip157 = !args.no_bip157;
     let chain = RefCell::new(chain);
     let mut watcher = Watcher::new(Folder::new(&args.blocks), &log);
-    watcher.look(&chain)?;
+    watcher.look(|| chain.borrow_mut())?;
     let notes = Arc::clone(&log);
     let node = NodeBuilder::new(chain.into_inner())
         .config(config)
@@ -82,7 +61,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     let mut wait = LOOK;
     while !stop.wait_timeout(wait) {
         let now = Instant::now();
-        if let Err(error) = watcher.look(&node) {
+        if let Err(error) = watcher.look(|| node.chain_mut()) {
             watcher.complain(format!("{error:#}"));
         }
         wait = LOOK.max(now.elapsed() * 9);
@@ -97,8 +76,8 @@ fn report(chain: &ServedChain, connections: u64) -> Report {
     let mut page = Page::default();
     page.fields(vec![
         ("connections", grouped(connections)),
-        ("blocks", grouped(chain.len() as u64)),
-        ("tip", format!("{}, height {}", tip.hash, grouped(tip.height.into()))),
+        ("blocks", grouped(chain.len())),
+        ("tip", format!("{}, height {}", tip.hash, grouped(tip.height))),
     ]);
     let json = json!({
         "connections": connections,
@@ -130,11 +109,16 @@ impl Watcher {
         Self { folder, log, is_announced: false, complaint: String::new(), waiting: 0 }
     }
 
-    fn look(&mut self, chain: &impl Chain) -> anyhow::Result<()> {
+    /// Looks at the folder, and changes the chain: that of the node, whose peers wait meanwhile, or
+    /// the one before there is a node.
+    fn look<C>(&mut self, chain: impl Fn() -> C) -> anyhow::Result<()>
+    where
+        C: DerefMut<Target = ServedChain>,
+    {
         let now = u32::try_from(unix_time()).unwrap_or(u32::MAX);
         let (mut linked, mut disconnected) = (0, 0);
         let News { transactions, complaints } = self.folder.poll(Instant::now(), |incoming| {
-            let added = chain.change(|chain| chain.add_block(incoming, now));
+            let added = chain().add_block(incoming, now);
             let Added { linked: more, disconnected: left, errors, .. } = added;
             linked += more;
             disconnected += left;
@@ -142,12 +126,12 @@ impl Watcher {
                 self.log.warning(&error.to_string());
             }
         })?;
-        self.log.warnings(&complaints);
+        complaints.iter().for_each(|complaint| self.log.warning(complaint));
         let has_new_mempool = transactions.is_some();
         if let Some(transactions) = transactions {
-            chain.change(|chain| chain.set_transactions(transactions));
+            chain().set_transactions(transactions);
         }
-        chain.change(|chain| self.report(chain, (linked, disconnected), has_new_mempool));
+        self.report(&chain(), (linked, disconnected), has_new_mempool);
         Ok(())
     }
 

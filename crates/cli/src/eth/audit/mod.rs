@@ -39,7 +39,7 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let (chain, rlp) = read_chain(&args.headers, args.format, query::bounds(&query).0, args.embed)?;
     let (query, blocks) = resolve(query, &args.query, &chain)?;
     let logs = logs::read(&args.logs)?;
-    let semantics = args.query.semantics.rules();
+    let semantics = args.query.semantics;
     let question = Question {
         chain: &chain,
         anchors: &anchors,

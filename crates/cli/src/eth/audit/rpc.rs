@@ -28,7 +28,7 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let (mut builder, _bar) = builder(&args.rpc, endpoints, Stop::new());
     builder = builder
         .anchor(profile::anchors(&args.trust))
-        .semantics(args.query.semantics.rules())
+        .semantics(args.query.semantics)
         .max_headers(args.asking.max_headers)
         .max_receipts(args.asking.max_receipts);
     if !args.asking.unfinalized {

@@ -9,7 +9,7 @@ use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::{LocatedLog, digest};
 use serde_json::{Value, json};
 
-use crate::output::{Exit, Page, Report, count, grouped};
+use crate::output::{Exit, Page, Report, count, grouped, span};
 
 /// Rows of a page.
 const ROWS: usize = 20;
@@ -115,10 +115,9 @@ impl Shown<'_> {
                 };
                 format!("wrong: {what}")
             }
-            Status::Undecided if counts.undecidable > 0 => format!(
-                "undecided: {} could not be decided",
-                count(usize::try_from(counts.undecidable).unwrap_or(usize::MAX), "block")
-            ),
+            Status::Undecided if counts.undecidable > 0 => {
+                format!("undecided: {} could not be decided", count(counts.undecidable, "block"))
+            }
             Status::Undecided => "undecided: see the findings".into(),
         }
     }
@@ -149,10 +148,7 @@ impl Shown<'_> {
             page.fields(vec![("provider", format!("{letter} ({host})"))]);
         }
         page.fields(vec![
-            (
-                "blocks",
-                format!("{}, {} to {}", grouped(counts.blocks), grouped(first), grouped(last)),
-            ),
+            ("blocks", span(first, last, counts.blocks)),
             ("authentic", anchor),
             ("absent", format!("{} by their filter", grouped(counts.absent_by_bloom))),
             ("checked", format!("{} by all their receipts", grouped(counts.checked_by_receipts))),
@@ -257,6 +253,6 @@ pub(crate) fn undecided_json(report: &AuditReport) -> Value {
 /// Says that a table is cut.
 fn more(page: &mut Page, all: usize) {
     if all > ROWS {
-        page.line(format!("… and {} more; --json has them all", grouped((all - ROWS) as u64)));
+        page.line(format!("… and {} more; --json has them all", grouped(all - ROWS)));
     }
 }

@@ -4,12 +4,11 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
 use chainsieve::simd::Backend;
 use chainsieve_provider::CandidateIndex;
 
-use crate::eth::index::{self, MappedIndex};
+use crate::eth::index::{self, Hashes, MappedIndex};
 use chainsieve::eth::header::BlockRef;
 
 /// Candidates that are looked into before there are more.
@@ -20,8 +19,7 @@ pub(super) struct Indexed {
     index: MappedIndex,
     name: String,
     query: CompiledQuery,
-    /// Hashes from a block on.
-    hashes: (u64, Vec<B256>),
+    hashes: Hashes,
     /// The newest blocks of it, which may leave the chain.
     newest: u64,
 }
@@ -55,20 +53,12 @@ impl Indexed {
              --block-hashes"
         );
         let query = query.compile(Backend::best());
-        Ok(Self { index, name, query, hashes: (0, Vec::new()), newest })
+        Ok(Self { index, name, query, hashes: Hashes::default(), newest })
     }
 
     /// The block of this number, which the index has.
     fn at(&mut self, number: u64) -> anyhow::Result<BlockRef> {
-        let at = |(first, hashes): &(u64, Vec<B256>)| {
-            let place = usize::try_from(number.checked_sub(*first)?).ok()?;
-            hashes.get(place).copied()
-        };
-        if at(&self.hashes).is_none() {
-            let hashes = self.index.hashes_around(number).with_context(|| self.name.clone())?;
-            self.hashes = hashes.unwrap_or_default();
-        }
-        let hash = at(&self.hashes);
+        let hash = self.hashes.get(&self.index, number).with_context(|| self.name.clone())?;
         let hash = hash.with_context(|| format!("{}: no hash of block {number}", self.name))?;
         Ok(BlockRef { number, hash })
     }

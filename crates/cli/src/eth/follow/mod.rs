@@ -34,10 +34,8 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let lines = Lines::new(format, setup::events(&args.abi)?);
     let stop = stop::on_signals()?;
     let (builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
-    let provider = builder
-        .anchor(profile::anchors(&args.trust))
-        .semantics(args.query.semantics.rules())
-        .build()?;
+    let provider =
+        builder.anchor(profile::anchors(&args.trust)).semantics(args.query.semantics).build()?;
     let began = Instant::now();
     let started = setup::set_up(args, &provider).and_then(|Setup { follow, warnings }| {
         Ok((follow.start().map_err(in_words_of_follow)?, warnings))
@@ -111,7 +109,7 @@ impl Printer {
                 if !blocks.every_log && blocks.last.number >= from && !self.is_partial {
                     self.is_partial = true;
                     let warning = partial(following.config().profile.name());
-                    self.bar.suspend(|| print_note(&warning));
+                    print_note(&warning);
                     self.warnings.push(warning);
                 }
                 self.lines.of_blocks(blocks, from)
@@ -155,8 +153,7 @@ impl Printer {
     }
 
     fn put(&mut self, text: &str) -> anyhow::Result<()> {
-        let out = &mut self.out;
-        self.bar.suspend(|| out.print(text)).context("standard output")
+        self.out.print(text).context("standard output")
     }
 
     /// Shows how much of the past is left, if that is much.
@@ -186,7 +183,7 @@ impl Printer {
             "seconds": elapsed.as_secs_f64(),
             "warnings": self.warnings,
         });
-        let blocks = count(usize::try_from(self.blocks).unwrap_or(usize::MAX), "block");
+        let blocks = count(self.blocks, "block");
         let mut page = Page::default();
         let removed = match self.removed {
             0 => String::new(),

@@ -12,12 +12,12 @@ use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
 use chainsieve::simd::Backend;
 use serde_json::json;
 
-use super::{float, named, size};
+use super::{SECTION, named, size};
 use crate::args::eth::{AddingArgs, LinkedHeaders};
 use crate::eth::linked::{self, Bounds};
 use crate::input::Reader;
-use crate::output::{Exit, Lines, Page, Report, bytes, count, duration, grouped};
-use crate::progress::Progress;
+use crate::output::{Exit, Lines, Page, Report, bytes, count, duration, float, grouped, span};
+use crate::progress;
 
 /// What was added is made durable after so long, if not before.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
@@ -103,12 +103,7 @@ impl<'a> Adding<'a> {
     pub(super) fn run(mut self, headers: &LinkedHeaders) -> anyhow::Result<Report> {
         Reader::of(&headers.headers)?;
         let bounds = Bounds { from: self.from(), to: None };
-        let read = linked::for_each(
-            headers,
-            bounds,
-            |_| (),
-            |chain, (), progress| self.take(chain, progress),
-        );
+        let read = linked::for_each(headers, bounds, |_| (), |chain, ()| self.take(chain));
         // What was read before an error counts.
         let synced = self.sync();
         read?;
@@ -116,7 +111,7 @@ impl<'a> Adding<'a> {
         self.report()
     }
 
-    pub(super) fn take(&mut self, chain: &HeaderChain, progress: &Progress) -> anyhow::Result<()> {
+    pub(super) fn take(&mut self, chain: &HeaderChain) -> anyhow::Result<()> {
         if self.writer.is_none() {
             self.open()?;
         }
@@ -140,9 +135,9 @@ impl<'a> Adding<'a> {
             }
         })?;
         let elapsed = self.started.elapsed().as_secs_f64().max(1e-9);
-        progress.note(format!("{} headers/s", rounded(float(self.added) / elapsed)));
+        progress::note(&format!("{} headers/s", rounded(float(self.added) / elapsed)));
         if self.unsynced >= self.args.sync_every || self.synced.elapsed() >= SYNC_AFTER {
-            progress.suspend(|| self.sync())?;
+            self.sync()?;
         }
         Ok(())
     }
@@ -264,7 +259,7 @@ impl<'a> Adding<'a> {
         }
         let added = format!(
             "{} ({} headers/s, {})",
-            count_of(self.added, "block"),
+            count(self.added, "block"),
             rounded(speed),
             duration(elapsed)
         );
@@ -273,7 +268,7 @@ impl<'a> Adding<'a> {
             0 => "nothing".into(),
             sections => format!(
                 "{} of 8,192 blocks, {} of them now, in {}",
-                count_of(sections, "section"),
+                count(sections, "section"),
                 grouped(sealed_now),
                 count(segments, "segment")
             ),
@@ -283,26 +278,19 @@ impl<'a> Adding<'a> {
         if self.removed_blocks > 0 {
             fields.push((
                 "removed",
-                format!("{} of another branch", count_of(self.removed_blocks, "block")),
+                format!("{} of another branch", count(self.removed_blocks, "block")),
             ));
         }
         fields.extend([
-            ("blocks", format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))),
+            ("blocks", span(first, last, blocks)),
             ("last hash", last_hash.to_string()),
-            ("sealed", format!("{sealed_text}; {} unsealed", count_of(unsealed, "block"))),
+            ("sealed", format!("{sealed_text}; {} unsealed", count(unsealed, "block"))),
             ("size", format!("{}, {per_header:.1} bytes per header", bytes(float(size)))),
         ]);
         page.fields(fields);
         page.warnings(&warnings);
         Ok(Report { page, json, payload: None, exit: Exit::YesAfterLines })
     }
-}
-
-/// Blocks of a section.
-const SECTION: u64 = 8192;
-
-fn count_of(number: u64, noun: &str) -> String {
-    count(usize::try_from(number).unwrap_or(usize::MAX), noun)
 }
 
 /// With three digits that say something.

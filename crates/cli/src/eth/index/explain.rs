@@ -5,11 +5,11 @@ use chainsieve::eth::index::Explanation;
 use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
-use super::{float, named, range};
+use super::{named, range};
 use crate::args::eth::ExplainArgs;
 use crate::eth::forecast::{self, Clauses};
 use crate::eth::query;
-use crate::output::{Exit, Page, Report, bytes, count, grouped, share};
+use crate::output::{Exit, Page, Report, bytes, count, float, grouped, share};
 
 /// Rows that the page shows; the JSON has all.
 const SHOWN: usize = 12;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Report> {
     let mut json = forecast::json(&forecast, bounds, &clauses, &query);
     json["chain"] = json!(index.settings().chain());
     json["plan"] = plan_json(&plan, &clauses);
-    json["semantics"] = json!(args.query.semantics.rules());
+    json["semantics"] = json!(args.query.semantics);
     json["warnings"] = json!(warnings);
     Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }
@@ -85,7 +85,7 @@ fn show(page: &mut Page, plan: &Explanation, clauses: &Clauses) {
         rows.collect(),
     );
     if let Some(more) = plan.rows.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        page.line(format!("and {} more", grouped(more as u64)));
+        page.line(format!("and {} more", grouped(more)));
     }
 }
 

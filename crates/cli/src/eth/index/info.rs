@@ -1,22 +1,19 @@
 //! `eth index info`.
 
 use anyhow::Context as _;
-use chainsieve::eth::index::{Index, IndexError};
+use chainsieve::eth::index::IndexError;
 use serde_json::json;
 
-use super::mapped::MappedFolder;
-use super::{float, named, numbers, size};
+use super::{MappedIndex, SECTION, named, numbers, size};
 use crate::args::eth::InfoArgs;
 use crate::calendar::Utc;
 use crate::eth::stats::{self, Bucket};
-use crate::output::{Exit, Page, Report, bytes, count, grouped};
+use crate::output::{Exit, Page, Report, bytes, count, float, grouped, span};
 
 /// Rows of a table that still reads well.
 const ROWS: u64 = 24;
 /// Segments that the page lists; the JSON has all.
 const SHOWN: usize = 8;
-/// Blocks of a section.
-const SECTION: u64 = 8192;
 
 pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let index = super::open(&args.index)?;
@@ -68,7 +65,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let date = |time: u64| Utc::new(time).date_time();
     page.fields(vec![
         ("chain", settings.chain().to_owned()),
-        ("blocks", format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))),
+        ("blocks", span(first, last, blocks)),
         ("first", format!("{first_hash}, {}", date(total.first_time))),
         ("last", format!("{last_hash}, {}", date(total.last_time))),
         ("hashes", hashes.into()),
@@ -76,11 +73,11 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
             "sealed",
             format!(
                 "{} of 8,192 blocks in {}",
-                count_of(index.sealed() / SECTION, "section"),
+                count(index.sealed() / SECTION, "section"),
                 count(segments.len(), "segment")
             ),
         ),
-        ("unsealed", count_of(unsealed, "block")),
+        ("unsealed", count(unsealed, "block")),
         ("size", format!("{}, {per_header:.1} bytes per header", bytes(float(size)))),
     ]);
     page.line("");
@@ -92,7 +89,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
         });
         page.table(vec!["segment", "blocks", "size"], shown.collect());
         if skipped > 0 {
-            page.line(format!("and {} before", grouped(skipped as u64)));
+            page.line(format!("and {} before", grouped(skipped)));
         }
         page.line("");
     }
@@ -100,12 +97,8 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }
 
-fn count_of(number: u64, noun: &str) -> String {
-    count(usize::try_from(number).unwrap_or(usize::MAX), noun)
-}
-
 /// Some rows of a round number of sections each, the last one to the end.
-fn buckets(index: &Index<MappedFolder>) -> Result<Vec<Bucket>, IndexError> {
+fn buckets(index: &MappedIndex) -> Result<Vec<Bucket>, IndexError> {
     let (first, last) = numbers(index).into_inner();
     let sections = (index.sealed() / SECTION).max(1);
     let width = (0..).flat_map(|zeros| [1, 2, 5].map(|digit| digit * 10_u64.pow(zeros)));

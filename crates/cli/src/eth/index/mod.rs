@@ -1,6 +1,5 @@
 //! `eth index …`.
 
-mod add;
 mod adding;
 mod explain;
 mod info;
@@ -14,25 +13,62 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use chainsieve::eth::index::Index;
+use chainsieve::alloy_primitives::B256;
+use chainsieve::eth::index::{Folder, Index, IndexError, Settings};
 use chainsieve::eth::log_query::{BlockSelection, LogQuery};
+
+use adding::Adding;
 use mapped::MappedFolder;
 
 use crate::args::UsageError;
-use crate::args::eth::IndexCommand;
+use crate::args::eth::{AppendArgs, BuildArgs, IndexCommand};
 use crate::input;
 use crate::output::Report;
 
 pub(crate) fn run(command: &IndexCommand, json: bool) -> anyhow::Result<Report> {
     match command {
-        IndexCommand::Build(args) => add::build(args, json),
-        IndexCommand::Append(args) => add::append(args, json),
+        IndexCommand::Build(args) => build(args, json),
+        IndexCommand::Append(args) => append(args, json),
         IndexCommand::Query(args) => query::run(args, json),
         IndexCommand::Explain(args) => explain::run(args),
         IndexCommand::Info(args) => info::run(args),
         IndexCommand::Verify(args) => verify::run(args),
     }
 }
+
+fn build(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
+    let mut settings = Settings::new(&args.chain)?;
+    if args.block_hashes {
+        settings = settings.with_block_hashes();
+    }
+    let mut adding = Adding::new(&args.index, settings, &args.adding, json);
+    match Index::open(Folder::new(&args.index)) {
+        // A folder without an index is made or taken when the first headers are there.
+        Err(IndexError::NoIndex) => {}
+        opened => {
+            opened.with_context(|| named(&args.index))?;
+            adding.open()?;
+        }
+    }
+    if args.headers.rpc.is_given() {
+        return provider::run(adding, &args.headers, args.from.unwrap_or(0));
+    }
+    adding.run(&args.headers.linked)
+}
+
+fn append(args: &AppendArgs, json: bool) -> anyhow::Result<Report> {
+    let index = Index::open(Folder::new(&args.index)).with_context(|| named(&args.index))?;
+    let mut adding = Adding::new(&args.index, index.settings().clone(), &args.adding, json);
+    adding.reorganises = true;
+    adding.open()?;
+    if args.headers.rpc.is_given() {
+        return provider::run(adding, &args.headers, 0);
+    }
+    adding.run(&args.headers.linked)
+}
+
+/// Blocks of a section.
+const SECTION: u64 = 8192;
 
 /// An index in a folder, its sealed segments mapped.
 pub(crate) type MappedIndex = Index<MappedFolder>;
@@ -51,6 +87,25 @@ pub(crate) fn numbers(index: &MappedIndex) -> RangeInclusive<u64> {
     index.numbers().expect("it has blocks")
 }
 
+/// Hashes of blocks from one on, as the index has them together.
+#[derive(Default)]
+pub(crate) struct Hashes(u64, Vec<B256>);
+
+impl Hashes {
+    /// That of a block, if the index has it.
+    pub(crate) fn get(
+        &mut self,
+        index: &MappedIndex,
+        number: u64,
+    ) -> Result<Option<B256>, IndexError> {
+        if !(self.0..self.0 + self.1.len() as u64).contains(&number) {
+            *self = index.hashes_around(number)?.map_or_else(Self::default, |it| Self(it.0, it.1));
+        }
+        let place = number.checked_sub(self.0).and_then(|place| usize::try_from(place).ok());
+        Ok(place.and_then(|place| self.1.get(place).copied()))
+    }
+}
+
 pub(crate) fn named(path: &Path) -> String {
     format!("index, {}", input::named(path))
 }
@@ -66,7 +121,7 @@ fn size(path: &Path) -> anyhow::Result<u64> {
 }
 
 /// The blocks that a query asks an index about.
-fn range(query: &LogQuery, index: &Index<MappedFolder>) -> anyhow::Result<RangeInclusive<u64>> {
+fn range(query: &LogQuery, index: &MappedIndex) -> anyhow::Result<RangeInclusive<u64>> {
     if matches!(query.blocks(), BlockSelection::AtHash(_)) {
         return Err(UsageError(
             "an index is asked by number: give --from and --to, not a query for one blockHash",
@@ -86,9 +141,4 @@ fn range(query: &LogQuery, index: &Index<MappedFolder>) -> anyhow::Result<RangeI
         bail!("the index has blocks {first} to {last}, none of them in the range");
     }
     Ok(from..=to)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts for people")]
-fn float(count: u64) -> f64 {
-    count as f64
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderChain, HeaderView};
 use chainsieve::eth::log_query::BlockTag;
@@ -28,6 +28,16 @@ enum Ended {
     OtherBranch(String),
     /// Ctrl-C.
     Stopped,
+    Failed(anyhow::Error),
+}
+
+impl From<RpcError> for Ended {
+    fn from(error: RpcError) -> Self {
+        match error.origin() {
+            RpcError::Stopped => Self::Stopped,
+            _ => Self::Failed(error.into()),
+        }
+    }
 }
 
 /// Adds headers from a provider, from `first` on where the index has no block.
@@ -87,14 +97,15 @@ impl Source {
             let bar = bar.get_or_insert_with(|| {
                 (Progress::counting((to - next).saturating_add(1), "blocks"), next)
             });
-            match self.add(adding, next..=to, bar)? {
-                None => return Ok(()),
-                Some(Ended::Stopped) => {
+            match self.add(adding, next..=to, bar) {
+                Ok(()) => return Ok(()),
+                Err(Ended::Failed(error)) => return Err(error),
+                Err(Ended::Stopped) => {
                     let last = adding.last().map_or(0, |(last, _)| last);
                     adding.warnings.push(format!("ended at block {last}, before block {to}"));
                     return Ok(());
                 }
-                Some(Ended::OtherBranch(words)) => {
+                Err(Ended::OtherBranch(words)) => {
                     branches += 1;
                     let name = self.node.endpoint();
                     ensure!(branches < BRANCHES, "{name}: {words}, {branches} times");
@@ -171,41 +182,24 @@ impl Source {
         adding: &mut Adding<'_>,
         numbers: RangeInclusive<u64>,
         (bar, start): &(Progress, u64),
-    ) -> anyhow::Result<Option<Ended>> {
-        let mut ended = None;
-        let came = self.node.headers(numbers, |headers| {
+    ) -> Result<(), Ended> {
+        self.node.headers(numbers, |headers| {
             if self.stop.is_set() {
-                ended = Some(Ended::Stopped);
-                bail!("stopped");
+                return Err(Ended::Stopped);
             }
             let views: Vec<_> = headers.iter().map(HeaderBuf::view).collect();
             let mut chain = HeaderChain::new();
-            let linked = chain.extend(Backend::best(), &views).map_err(|error| error.to_string());
-            let follows = adding.last().is_none_or(|(_, hash)| chain.parent_hash() == Some(hash));
-            if let Err(words) = linked.and_then(|()| {
+            let linked = chain.extend(Backend::best(), &views);
+            linked.map_err(|error| Ended::OtherBranch(error.to_string()))?;
+            if adding.last().is_some_and(|(_, hash)| chain.parent_hash() != Some(hash)) {
                 let number = views.first().map_or(0, HeaderView::number);
-                let words = || format!("the parent of block {number} is not the block before it");
-                if follows { Ok(()) } else { Err(words()) }
-            }) {
-                ended = Some(Ended::OtherBranch(words));
-                bail!("another branch");
+                return Err(Ended::OtherBranch(format!(
+                    "the parent of block {number} is not the block before it"
+                )));
             }
-            adding.take(&chain, bar)?;
+            adding.take(&chain).map_err(Ended::Failed)?;
             bar.at(adding.last().map_or(0, |(last, _)| last + 1 - start));
             Ok(())
-        });
-        match (came, ended) {
-            (_, Some(ended)) => Ok(Some(ended)),
-            (Ok(()), None) => Ok(None),
-            (Err(error), None) if self.stop.is_set() => {
-                let stopped = error.chain().any(|cause| {
-                    cause
-                        .downcast_ref::<RpcError>()
-                        .is_some_and(|error| *error == RpcError::Stopped)
-                });
-                if stopped { Ok(Some(Ended::Stopped)) } else { Err(error) }
-            }
-            (Err(error), None) => Err(anyhow!(error)),
-        }
+        })
     }
 }

@@ -6,16 +6,15 @@ use std::time::Instant;
 use anyhow::Context as _;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::forecast::expected_false;
-use chainsieve::eth::index::Index;
+use chainsieve::eth::index::IndexError;
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::simd::Backend;
 use serde_json::json;
 
-use super::mapped::MappedFolder;
-use super::{float, named, numbers, range};
+use super::{Hashes, MappedIndex, named, numbers, range};
 use crate::args::eth::QueryIndexArgs;
 use crate::eth::query;
-use crate::output::{Exit, Lines, Page, Report, duration, estimate, grouped, share};
+use crate::output::{Exit, Lines, Page, Report, duration, estimate, float, grouped, share, span};
 
 /// Bytes of lines printed at once.
 const PRINTED: usize = 64 << 10;
@@ -28,11 +27,12 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
     let compiled = query.compile(Backend::best());
     let named = || named(&args.index);
 
-    let mut search = Search { index: &index, json, hashes: (0, Vec::new()), found: 0, last: None };
+    let hashes = Hashes::default();
+    let mut search = Search { index: &index, json, hashes, found: 0, last: None };
     let started = Instant::now();
     let (elapsed, link) = if args.count {
-        search.found =
-            index.count(Backend::best(), &compiled, blocks.clone()).with_context(named)?;
+        let found = index.count(Backend::best(), &compiled, blocks.clone());
+        search.found = found.with_context(named)?;
         (started.elapsed(), None)
     } else {
         let asked = index.iter(Backend::best(), &compiled, blocks.clone()).with_context(named)?;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
         "link": link.map(|(number, hash)| json!({ "number": number, "hash": hash })),
         "seconds": elapsed.as_secs_f64(),
         "query": query,
-        "semantics": args.query.semantics.rules(),
+        "semantics": args.query.semantics,
         "warnings": warnings,
     });
     let mut page = Page::default();
@@ -67,7 +67,7 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
         page.line("");
     }
     page.fields(vec![
-        ("blocks", format!("{}, {} to {}", grouped(num_blocks), grouped(first), grouped(last))),
+        ("blocks", span(first, last, num_blocks)),
         (
             "candidates",
             format!("{}, {} ({})", grouped(candidates), share(passed), duration(elapsed)),
@@ -75,16 +75,15 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
         ("by chance", format!("about {}, if no block held a match", estimate(by_chance))),
     ]);
     page.warnings(&warnings);
-    let exit = if candidates > 0 { Exit::YesAfterLines } else { Exit::NoAfterLines };
+    let exit = Exit::from(candidates > 0).after_lines();
     Ok(Report { page, json, payload: None, exit })
 }
 
 /// What is being found.
 struct Search<'a> {
-    index: &'a Index<MappedFolder>,
+    index: &'a MappedIndex,
     json: bool,
-    /// Hashes from a block on.
-    hashes: (u64, Vec<B256>),
+    hashes: Hashes,
     found: u64,
     last: Option<u64>,
 }
@@ -93,7 +92,7 @@ impl Search<'_> {
     /// Prints each candidate on a line.
     fn print(
         &mut self,
-        candidates: impl Iterator<Item = Result<u64, chainsieve::eth::index::IndexError>>,
+        candidates: impl Iterator<Item = Result<u64, IndexError>>,
     ) -> anyhow::Result<()> {
         let mut lines = Lines::default();
         let mut text = String::new();
@@ -101,7 +100,8 @@ impl Search<'_> {
         let unsealed = numbers(self.index).start() + self.index.sealed();
         for number in candidates {
             let number = number?;
-            let hash = if has_hashes || number >= unsealed { self.hash(number)? } else { None };
+            let has_hash = has_hashes || number >= unsealed;
+            let hash = if has_hash { self.hashes.get(self.index, number)? } else { None };
             if self.found == 0 && !self.json {
                 text += "block        hash\n";
             }
@@ -109,10 +109,9 @@ impl Search<'_> {
             self.last = Some(number);
             if self.json {
                 writeln!(text, "{}", json!({ "number": number, "hash": hash }))?;
-            } else if let Some(hash) = hash {
-                writeln!(text, "{:<11}  {hash}", grouped(number))?;
             } else {
-                writeln!(text, "{:<11}  not in the index", grouped(number))?;
+                let hash = hash.map_or("not in the index".into(), |hash| hash.to_string());
+                writeln!(text, "{:<11}  {hash}", grouped(number))?;
             }
             if text.len() >= PRINTED && !lines.is_closed() {
                 lines.print(&text)?;
@@ -120,17 +119,6 @@ impl Search<'_> {
             }
         }
         Ok(lines.print(&text)?)
-    }
-
-    fn hash(&mut self, number: u64) -> anyhow::Result<Option<B256>> {
-        let at = |(first, hashes): &(u64, Vec<B256>)| {
-            let place = usize::try_from(number.checked_sub(*first)?).ok()?;
-            hashes.get(place).copied()
-        };
-        if at(&self.hashes).is_none() {
-            self.hashes = self.index.hashes_around(number)?.unwrap_or_default();
-        }
-        Ok(at(&self.hashes))
     }
 }
 
