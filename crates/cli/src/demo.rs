@@ -239,14 +239,10 @@ impl Session {
             })
             .collect();
         json!({
-            "block_hash": self.proof.block_hash.to_string(),
-            "block_bytes": self.block_bytes,
-            "transactions": self.block.txdata.len(),
-            "watched": WATCHED.map(|(item, _)| item),
-            "payload": hex::encode(&self.payload),
-            "rate": self.filter.false_positive_rate(),
-            "matches": matches,
-            "merkleblock": hex::encode(&self.merkle_block),
+            "block_hash": self.proof.block_hash.to_string(), "block_bytes": self.block_bytes,
+            "transactions": self.block.txdata.len(), "watched": WATCHED.map(|(item, _)| item),
+            "payload": hex::encode(&self.payload), "rate": self.filter.false_positive_rate(),
+            "matches": matches, "merkleblock": hex::encode(&self.merkle_block),
             "delivered_bytes": self.delivered_bytes(),
             "depth": if self.proof.depth == Depth::Unproven { "unproven" } else { "coinbase" },
             "not_proven": NOT_PROVEN,

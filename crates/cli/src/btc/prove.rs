@@ -73,13 +73,9 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
         })
         .collect();
     let json = json!({
-        "merkleblock": payload,
-        "block_hash": block.block_hash().to_string(),
-        "block_bytes": bytes.len(),
-        "transactions": txids.len(),
-        "proven": proven,
-        "payload": filter,
-        "warnings": warnings,
+        "merkleblock": payload, "block_hash": block.block_hash().to_string(),
+        "block_bytes": bytes.len(), "transactions": txids.len(), "proven": proven,
+        "payload": filter, "warnings": warnings,
     });
     let mut page = Page::default();
     let hash = block.block_hash();
@@ -186,25 +182,19 @@ impl Verdict<'_> {
         let policy = if self.args.policy == PolicyName::Core { "core" } else { "strict" };
         let deep = proof.is_some_and(|proof| proof.depth != Depth::Unproven);
         let json = json!({
-            "valid": proof.is_some(),
-            "error": self.refused,
-            "policy": policy,
+            "valid": proof.is_some(), "error": self.refused, "policy": policy,
             "network": network_name(self.args.network),
             "block_hash": header.block_hash().to_string(),
-            "previous_block": header.prev_blockhash.to_string(),
-            "time": header.time,
+            "previous_block": header.prev_blockhash.to_string(), "time": header.time,
             "proof_of_work": proof.is_some_and(Proof::has_proof_of_work),
             "named": proof.is_some() && self.args.block_hash.is_some(),
             "depth": if deep { "coinbase" } else { "unproven" },
             "transactions": self.merkle_block.num_transactions,
             "proven": inclusions.iter().map(|leaf| json!({
-                "index": leaf.index,
-                "txid": leaf.txid.to_string(),
-                "delivered": leaf.delivered,
+                "index": leaf.index, "txid": leaf.txid.to_string(), "delivered": leaf.delivered,
             })).collect::<Vec<_>>(),
             "not_in_tree": strangers.iter().map(Txid::to_string).collect::<Vec<_>>(),
-            "not_proven": not_proven,
-            "warnings": self.warnings,
+            "not_proven": not_proven, "warnings": self.warnings,
         });
 
         let mut page = Page::default();

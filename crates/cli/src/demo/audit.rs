@@ -209,19 +209,12 @@ impl Outcome {
         let headers = self.headers.iter().map(|header| format!("0x{}", hex::encode(header)));
         let headers: Vec<_> = headers.collect();
         json!({
-            "headers": headers,
-            "anchor": self.anchor,
-            "query": self.query,
-            "rate": self.rate,
-            "receipts": self.receipts,
-            "answered": self.answered,
-            "omitted": self.omitted.log,
-            "receipt_proof": self.omitted.proof,
-            "complete": self.whole,
+            "headers": headers, "anchor": self.anchor, "query": self.query, "rate": self.rate,
+            "receipts": self.receipts, "answered": self.answered, "omitted": self.omitted.log,
+            "receipt_proof": self.omitted.proof, "complete": self.whole,
             "certificate": self.certificate,
             "seconds": {
-                "audit": self.audited.as_secs_f64(),
-                "verify": self.proven.as_secs_f64(),
+                "audit": self.audited.as_secs_f64(), "verify": self.proven.as_secs_f64(),
             },
         })
     }

@@ -39,8 +39,7 @@ pub(super) fn show(difference: &Difference<'_>, page: &mut Page) {
 pub(super) fn json(difference: &Difference<'_>) -> Value {
     let list = |logs: &[&LocatedLog]| json!(&logs[..logs.len().min(LISTED)]);
     json!({
-        "same": difference.is_empty(),
-        "only_a": list(&difference.only_first),
+        "same": difference.is_empty(), "only_a": list(&difference.only_first),
         "only_b": list(&difference.only_second),
     })
 }

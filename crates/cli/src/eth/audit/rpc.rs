@@ -234,12 +234,10 @@ impl Outcome<'_> {
             (_, last) => {
                 audits.extend(last);
                 json!({
-                    "status": status,
-                    "first": self.asking.asked.first,
+                    "status": status, "first": self.asking.asked.first,
                     "last": self.asking.asked.last,
                     "anchored_to": audits.first().map(|audit| audit["anchored_to"].clone()),
-                    "audits": audits,
-                    "compared": self.compared.as_ref().map(compared::json),
+                    "audits": audits, "compared": self.compared.as_ref().map(compared::json),
                     "warnings": [],
                 })
             }

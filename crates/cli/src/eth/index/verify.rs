@@ -91,8 +91,7 @@ fn report(
         Some((first, last, last - first + 1, *sections))
     });
     let json = json!({
-        "valid": outcome.is_ok(),
-        "error": outcome.err().map(ToString::to_string),
+        "valid": outcome.is_ok(), "error": outcome.err().map(ToString::to_string),
         "chain": index.map(|index| index.settings().chain()),
         "blocks": range.as_ref().map(|range| range.end() - range.start() + 1),
         "first": range.as_ref().map(RangeInclusive::start),
