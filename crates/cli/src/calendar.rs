@@ -1,5 +1,7 @@
 //! Unix times as dates.
 
+use std::ops::Range;
+
 /// A date and a time of day, both in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Utc {
@@ -46,19 +48,23 @@ impl Utc {
     }
 }
 
+/// The second at which a day begins in UTC, from 1970 on.
+pub(crate) fn midnight(year: u64, month: u64, day: u64) -> u64 {
+    // Years that start in March, as above (days_from_civil).
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (cycle, year) = (year / 400, year % 400);
+    let days = 365 * year + year / 4 - year / 100 + (153 * month + 2) / 5 + day - 1;
+    (cycle * CYCLE + days - 719_468).saturating_mul(DAY)
+}
+
 /// The second at which a day begins in UTC: of `2023-07-13`, from 1970 on and as far as the times of
 /// headers go.
 pub(crate) fn day_start(text: &str) -> Option<u32> {
-    let well_formed =
-        |(at, c): (usize, char)| if matches!(at, 4 | 7) { c == '-' } else { c.is_ascii_digit() };
-    if text.len() != 10 || !text.char_indices().all(well_formed) {
-        return None;
-    }
-    let year: u64 = text.get(..4)?.parse().ok()?;
-    // Days of the years before, at least; the day itself is not a year behind them.
-    let days = year.checked_sub(1970)? * 365;
-    let found = (days..days + 400).map(|day| day * DAY).find(|&at| Utc::new(at).date() == text)?;
-    u32::try_from(found).ok()
+    let number = |digits: Range<usize>| text.get(digits)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let is_month = year >= 1970 && (1..=12).contains(&month);
+    let found = is_month.then(|| midnight(year, month, day));
+    u32::try_from(found.filter(|&at| Utc::new(at).date() == text)?).ok()
 }
 
 #[cfg(test)]

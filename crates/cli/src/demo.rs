@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use chainsieve::bitcoin::consensus::encode::deserialize;
 use chainsieve::bitcoin::{Block, Network, OutPoint, Transaction};
 use chainsieve::btc::bip37::{
-    BlockElements, BloomFilter, Depth, MerkleBlock, Policy, Proof, TxMatch, UpdateMode,
+    BlockElements, BloomFilter, Depth, MerkleBlock, Policy, Proof, UpdateMode,
 };
 use chainsieve::btc::script::pushes;
 use serde_json::{Value, json};
@@ -40,55 +40,27 @@ const RATE: f64 = 0.01;
 /// Random in a real wallet, and then kept for good; fixed here so that every run is the same.
 const TWEAK: u32 = 1;
 
-/// What one side knows after its step.
-struct Session {
-    block: Block,
-    block_bytes: usize,
-    filter: BloomFilter,
-    payload: Vec<u8>,
-    matches: Vec<TxMatch>,
-    merkle_block: Vec<u8>,
-    delivered: Vec<Transaction>,
-    proof: Proof,
-    /// Whether each match is about what the wallet watches, or chance.
-    own: Vec<bool>,
-    times: [Duration; 5],
-}
-
 pub(crate) fn run() -> anyhow::Result<Report> {
     let fixture: Value = serde_json::from_str(BLOCK)?;
     let raw = hex::decode(fixture["block"].as_str().context("the fixture holds a block")?)?;
-    let session = play(&raw)?;
-    let outcome = audit::run()?;
-    let mut page = session.page();
-    outcome.page(&mut page);
-    let mut json = session.json();
-    json["audit"] = outcome.json();
+    let mut page = Page::default();
+    let mut json = play(&raw, &mut page)?;
+    json["audit"] = audit::run(&mut page)?;
     Ok(Report { page, json, payload: None, exit: Exit::Yes })
 }
 
-fn play(raw: &[u8]) -> anyhow::Result<Session> {
-    let policy = watch::Policy { network: Network::Bitcoin, range: Range(0..=0), with_keys: false };
-    let items: Vec<Item> = WATCHED
-        .iter()
-        .map(|(item, _)| Item::detect(item, &policy))
-        .collect::<anyhow::Result<_>>()?;
-    let mut own_data: HashSet<_> =
-        items.into_iter().flat_map(|item| item.elements).map(|element| element.data).collect();
-
-    // The wallet builds its filter and sends it.
-    let started = Instant::now();
-    let mut filter = BloomFilter::new(ELEMENTS, RATE, TWEAK, UpdateMode::All)?;
-    for data in &own_data {
-        filter.insert(data);
-    }
+/// Plays a wallet and a node, each with what the other sent.
+fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
+    let block: Block = deserialize(raw)?;
+    page.line(format!(
+        "Block 757,753 of the main chain: {} transactions, {} bytes.\n",
+        block.txdata.len(),
+        grouped(raw.len())
+    ));
+    let (filter, mut own_data, built) = wallets_filter(page)?;
     let payload = filter.encode();
-    let built = started.elapsed();
 
     // The node loads it, matches the block and answers.
-    // Every coinbase spends the null outpoint: what matches by it is not the wallet's.
-    own_data.remove(&watch::outpoint_element(&OutPoint::null()));
-    let block: Block = deserialize(raw)?;
     let started = Instant::now();
     let elements = BlockElements::from_raw(raw)?;
     let parsed = started.elapsed();
@@ -100,33 +72,94 @@ fn play(raw: &[u8]) -> anyhow::Result<Session> {
     let indices: Vec<_> = matches.iter().map(|found| found.index).collect();
     let merkle_block = MerkleBlock::new(elements.header(), elements.txids(), &indices)?.encode();
     let made = started.elapsed();
-    let delivered: Vec<_> = matches
+    let matched: Vec<_> = matches
         .iter()
-        .filter_map(|found| block.txdata.get(found.index as usize))
-        .map(|tx| deserialize(&without_witness(tx)))
+        .filter_map(|found| Some((found, block.txdata.get(found.index as usize)?)))
+        .collect();
+    let delivered: Vec<Transaction> = matched
+        .iter()
+        .map(|(_, tx)| deserialize(&without_witness(tx)))
         .collect::<Result<_, _>>()?;
+    let delivered_bytes: usize = delivered.iter().map(Transaction::base_size).sum();
 
     // The wallet, which has only what the node sent, verifies it.
     let started = Instant::now();
     let received = MerkleBlock::decode(&merkle_block)?;
     let proof = Proof::verify(&received, Policy::Strict(Network::Bitcoin), &delivered)?;
-    let own = delivered.iter().map(|tx| is_own(tx, &mut own_data)).collect();
+    let own: Vec<_> = delivered.iter().map(|tx| is_own(tx, &mut own_data)).collect();
     let verified = started.elapsed();
 
-    let block_bytes = raw.len();
-    let times = [built, parsed, searched, made, verified];
-    Ok(Session {
-        block,
-        block_bytes,
-        filter,
-        payload,
-        matches,
-        merkle_block,
-        delivered,
-        proof,
-        own,
-        times,
-    })
+    let described = matched.into_iter().zip(&own).map(|((found, tx), &own)| {
+        let described = Described { found, tx, network: Network::Bitcoin };
+        (described, own)
+    });
+    let described: Vec<_> = described.collect();
+    page.heading(format!(
+        "2  The node matches the block ({}; taken apart in {})",
+        duration(searched),
+        duration(parsed)
+    ));
+    show_matches(page, &described);
+    page.heading(format!("3  The node answers ({})", duration(made)));
+    page.line(format!(
+        "   merkleblock of {} bytes, {} transactions of {} bytes without witness\n",
+        grouped(merkle_block.len()),
+        delivered.len(),
+        grouped(delivered_bytes),
+    ));
+    page.heading(format!("4  The wallet verifies the answer ({})", duration(verified)));
+    show_proof(page, &proof, own.iter().filter(|own| **own).count());
+    let matches = described.iter().map(|(found, own)| {
+        let mut json = found.json();
+        json["own"] = json!(own);
+        json
+    });
+    let times = [built, parsed, searched, made, verified].map(|time| time.as_secs_f64());
+    let [built, parsed, searched, made, verified] = times;
+    Ok(json!({
+        "block_hash": proof.block_hash.to_string(), "block_bytes": raw.len(),
+        "transactions": block.txdata.len(), "watched": WATCHED.map(|(item, _)| item),
+        "payload": hex::encode(&payload), "rate": filter.false_positive_rate(),
+        "matches": matches.collect::<Vec<_>>(), "merkleblock": hex::encode(&merkle_block),
+        "delivered_bytes": delivered_bytes,
+        "depth": if proof.depth == Depth::Unproven { "unproven" } else { "coinbase" },
+        "not_proven": NOT_PROVEN,
+        "seconds": {"build": built, "parse": parsed, "match": searched, "answer": made, "verify": verified},
+    }))
+}
+
+/// The filter that the wallet builds and sends, what in it is the wallet's own, and how long it took.
+fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u8>>, Duration)> {
+    let policy = watch::Policy { network: Network::Bitcoin, range: Range(0..=0), with_keys: false };
+    let items: Vec<Item> = WATCHED
+        .iter()
+        .map(|(item, _)| Item::detect(item, &policy))
+        .collect::<anyhow::Result<_>>()?;
+    let mut data: HashSet<_> =
+        items.into_iter().flat_map(|item| item.elements).map(|element| element.data).collect();
+    let started = Instant::now();
+    let mut filter = BloomFilter::new(ELEMENTS, RATE, TWEAK, UpdateMode::All)?;
+    for data in &data {
+        filter.insert(data);
+    }
+    let payload = filter.encode();
+    let built = started.elapsed();
+    // Every coinbase spends the null outpoint: what matches by it is not the wallet's.
+    data.remove(&watch::outpoint_element(&OutPoint::null()));
+    page.heading(format!("1  The wallet builds its filter ({})", duration(built)));
+    for (item, what) in WATCHED {
+        let (start, end) = item.split_at(item.len().min(42));
+        let more = if end.is_empty() { "" } else { "…" };
+        page.line(format!("   {:43}  {what}", format!("{start}{more}")));
+    }
+    page.line(format!("   filterload {}", hex::encode(&payload)));
+    page.line(format!(
+        "   {} bytes and {} hash functions: {} of other elements match too\n",
+        filter.data().len(),
+        filter.hash_funcs(),
+        rate(filter.false_positive_rate())
+    ));
+    Ok((filter, data, built))
 }
 
 /// Whether `tx` pays to or spends what is in `own`; its outputs that do are then watched too.
@@ -143,111 +176,39 @@ fn is_own(tx: &Transaction, own: &mut HashSet<Vec<u8>>) -> bool {
     found || tx.input.iter().any(|input| spends(&input.previous_output))
 }
 
-impl Session {
-    fn described(&self) -> impl Iterator<Item = (Described<'_>, bool)> {
-        self.matches.iter().zip(&self.own).filter_map(|(found, &own)| {
-            let tx = self.block.txdata.get(found.index as usize)?;
-            Some((Described { found, tx, network: Network::Bitcoin }, own))
-        })
-    }
-
-    fn delivered_bytes(&self) -> usize {
-        self.delivered.iter().map(Transaction::base_size).sum()
-    }
-
-    fn page(&self) -> Page {
-        let [built, parsed, searched, made, verified] = self.times.map(duration);
-        let mut page = Page::default();
-        page.line(format!(
-            "Block 757,753 of the main chain: {} transactions, {} bytes.\n",
-            self.block.txdata.len(),
-            grouped(self.block_bytes)
-        ));
-        page.heading(format!("1  The wallet builds its filter ({built})"));
-        for (item, what) in WATCHED {
-            let (start, end) = item.split_at(item.len().min(42));
-            let more = if end.is_empty() { "" } else { "…" };
-            page.line(format!("   {:43}  {what}", format!("{start}{more}")));
+/// What matched, and whether it is about what the wallet watches or chance.
+fn show_matches(page: &mut Page, matched: &[(Described<'_>, bool)]) {
+    for (described, own) in matched {
+        let Described { found, tx, .. } = described;
+        let whose = match own {
+            true => "",
+            false if tx.is_coinbase() => "   the coinbase",
+            false => "   by chance",
+        };
+        page.line(format!("   {:>2}  {:.16}…{whose}", found.index, found.txid));
+        for reason in &found.reasons {
+            page.line(format!("       {}", shorter(&described.words(*reason))));
         }
-        page.line(format!("   filterload {}", hex::encode(&self.payload)));
-        page.line(format!(
-            "   {} bytes and {} hash functions: {} of other elements match too\n",
-            self.filter.data().len(),
-            self.filter.hash_funcs(),
-            rate(self.filter.false_positive_rate())
-        ));
-        page.heading(format!(
-            "2  The node matches the block ({searched}; taken apart in {parsed})"
-        ));
-        for (found, own) in self.described() {
-            let whose = if own {
-                ""
-            } else if found.tx.is_coinbase() {
-                "   the coinbase"
-            } else {
-                "   by chance"
-            };
-            page.line(format!("   {:>2}  {:.16}…{whose}", found.found.index, found.found.txid));
-            for reason in &found.found.reasons {
-                page.line(format!("       {}", shorter(&found.words(*reason))));
-            }
-        }
-        page.line("");
-        page.heading(format!("3  The node answers ({made})"));
-        page.line(format!(
-            "   merkleblock of {} bytes, {} transactions of {} bytes without witness\n",
-            grouped(self.merkle_block.len()),
-            self.delivered.len(),
-            grouped(self.delivered_bytes()),
-        ));
-        page.heading(format!("4  The wallet verifies the answer ({verified})"));
-        for line in self.proven() {
-            page.line(format!("   proven      {line}"));
-        }
-        for line in NOT_PROVEN {
-            page.line(format!("   not proven  {line}"));
-        }
-        page
     }
+    page.line("");
+}
 
-    fn proven(&self) -> Vec<String> {
-        let own = self.own.iter().filter(|own| **own).count();
-        let mut lines = vec![format!(
-            "block {},\n               with proof of work of difficulty {}",
-            self.proof.block_hash,
-            difficulty(&self.proof.header)
-        )];
-        let leaves = self.proof.inclusions.len();
-        lines.push(match self.proof.depth {
-            Depth::Unproven => format!("{leaves} leaves are under its merkle root"),
-            Depth::Coinbase(_) => format!(
-                "{leaves} transactions are in it, {own} of them the wallet's, and the coinbase, \
-                 which shows the tree's height"
-            ),
-        });
-        lines
-    }
-
-    fn json(&self) -> Value {
-        let [built, parsed, searched, made, verified] = self.times.map(|time| time.as_secs_f64());
-        let matches: Vec<_> = self
-            .described()
-            .map(|(found, own)| {
-                let mut json = found.json();
-                json["own"] = json!(own);
-                json
-            })
-            .collect();
-        json!({
-            "block_hash": self.proof.block_hash.to_string(), "block_bytes": self.block_bytes,
-            "transactions": self.block.txdata.len(), "watched": WATCHED.map(|(item, _)| item),
-            "payload": hex::encode(&self.payload), "rate": self.filter.false_positive_rate(),
-            "matches": matches, "merkleblock": hex::encode(&self.merkle_block),
-            "delivered_bytes": self.delivered_bytes(),
-            "depth": if self.proof.depth == Depth::Unproven { "unproven" } else { "coinbase" },
-            "not_proven": NOT_PROVEN,
-            "seconds": {"build": built, "parse": parsed, "match": searched, "answer": made, "verify": verified},
-        })
+fn show_proof(page: &mut Page, proof: &Proof, own: usize) {
+    page.line(format!(
+        "   proven      block {},\n               with proof of work of difficulty {}",
+        proof.block_hash,
+        difficulty(&proof.header)
+    ));
+    let leaves = proof.inclusions.len();
+    page.line(match proof.depth {
+        Depth::Unproven => format!("   proven      {leaves} leaves are under its merkle root"),
+        Depth::Coinbase(_) => format!(
+            "   proven      {leaves} transactions are in it, {own} of them the wallet's, and the \
+             coinbase, which shows the tree's height"
+        ),
+    });
+    for line in NOT_PROVEN {
+        page.line(format!("   not proven  {line}"));
     }
 }
 

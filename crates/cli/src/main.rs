@@ -65,25 +65,17 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<Report> {
     match &cli.command {
-        Command::Btc(BtcCommand::Filter(FilterCommand::New(args))) => btc::filter_new::run(args),
-        Command::Btc(BtcCommand::Filter(FilterCommand::Inspect(args))) => {
-            btc::filter_inspect::run(args)
-        }
-        Command::Btc(BtcCommand::Filter(FilterCommand::Build(args))) => {
-            btc::compact::build::run(args, cli.json)
-        }
-        Command::Btc(BtcCommand::Filter(FilterCommand::Scan(args))) => {
-            btc::compact::scan::run(args, cli.json)
-        }
-        Command::Btc(BtcCommand::Filter(FilterCommand::Audit(args))) => {
-            btc::compact::audit::run(args)
-        }
-        Command::Btc(BtcCommand::Filter(FilterCommand::VerifyProof(args))) => {
-            btc::compact::audit::verify_proof(args)
-        }
-        Command::Btc(BtcCommand::Filter(FilterCommand::Headers(HeadersCommand::Verify(args)))) => {
-            btc::compact::headers::run(args)
-        }
+        Command::Btc(BtcCommand::Filter(command)) => match command {
+            FilterCommand::New(args) => btc::filter_new::run(args),
+            FilterCommand::Inspect(args) => btc::filter_inspect::run(args),
+            FilterCommand::Build(args) => btc::compact::build::run(args, cli.json),
+            FilterCommand::Scan(args) => btc::compact::scan::run(args, cli.json),
+            FilterCommand::Audit(args) => btc::compact::audit::run(args),
+            FilterCommand::VerifyProof(args) => btc::compact::audit::verify_proof(args),
+            FilterCommand::Headers(HeadersCommand::Verify(args)) => {
+                btc::compact::headers::run(args)
+            }
+        },
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Verify(args))) => btc::prove::verify(args),
@@ -91,14 +83,16 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Btc(BtcCommand::Sync(args)) => btc::client::sync(args),
         Command::Btc(BtcCommand::Watch(args)) => btc::client::watch(args, cli.json),
         Command::Btc(BtcCommand::Rescan(args)) => btc::client::rescan(args, cli.json),
-        Command::Eth(EthCommand::Audit(args)) => eth::audit::run(args),
-        Command::Eth(EthCommand::VerifyCertificate(args)) => eth::certificate::run(args),
-        Command::Eth(EthCommand::Scan(args)) => eth::scan::run(args, cli.json),
-        Command::Eth(EthCommand::Follow(args)) => eth::follow::run(args, cli.json),
-        Command::Eth(EthCommand::Forecast(args)) => eth::forecast::run(args),
-        Command::Eth(EthCommand::Header(args)) => eth::header::run(args),
-        Command::Eth(EthCommand::Stats(args)) => eth::stats::run(args),
-        Command::Eth(EthCommand::Index(command)) => eth::index::run(command, cli.json),
+        Command::Eth(command) => match command {
+            EthCommand::Audit(args) => eth::audit::run(args),
+            EthCommand::VerifyCertificate(args) => eth::certificate::run(args),
+            EthCommand::Scan(args) => eth::scan::run(args, cli.json),
+            EthCommand::Follow(args) => eth::follow::run(args, cli.json),
+            EthCommand::Forecast(args) => eth::forecast::run(args),
+            EthCommand::Header(args) => eth::header::run(args),
+            EthCommand::Stats(args) => eth::stats::run(args),
+            EthCommand::Index(command) => eth::index::run(command, cli.json),
+        },
         Command::Filter(command) => filter::run(command, cli.json),
         Command::Demo => demo::run(),
     }

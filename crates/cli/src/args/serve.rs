@@ -57,7 +57,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) prev_txs: Vec<String>,
     /// How many peers may be connected at once
-    #[arg(long, value_name = "COUNT", default_value_t = 32,
-        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) max_connections: u16,
 }

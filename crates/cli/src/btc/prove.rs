@@ -6,9 +6,7 @@ use anyhow::{Context as _, bail};
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::consensus::encode::serialize;
 use chainsieve::bitcoin::{Block, Transaction, Txid};
-use chainsieve::btc::bip37::{
-    BlockElements, Depth, MerkleBlock, Policy, Proof, ProofError, TxMatch,
-};
+use chainsieve::btc::bip37::{BlockElements, Depth, MerkleBlock, Policy, Proof, TxMatch};
 use serde_json::{Value, json};
 
 use super::describe::Described;
@@ -144,7 +142,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
         PolicyName::Strict => Policy::Strict(args.network),
         PolicyName::Core => Policy::Core,
     };
-    let hash = merkle_block.header.block_hash();
+    let header = &merkle_block.header;
+    let hash = header.block_hash();
     let result = Proof::verify(&merkle_block, policy, &delivered);
     let refused = match (&result, args.block_hash) {
         (Ok(_), Some(expected)) if expected != hash => {
@@ -153,126 +152,100 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
         (Ok(_), _) => None,
         (Err(error), _) => Some(error.to_string()),
     };
-    Ok(Verdict { args, merkle_block, delivered, result, refused, warnings }.report())
+    let proof = result.as_ref().ok().filter(|_| refused.is_none());
+    let inclusions = proof.map_or(&[][..], |proof| &proof.inclusions);
+    let in_tree: HashSet<_> = inclusions.iter().map(|leaf| leaf.txid).collect();
+    let strangers: Vec<_> = delivered
+        .iter()
+        .map(Transaction::compute_txid)
+        .filter(|txid| proof.is_some() && !in_tree.contains(txid))
+        .collect();
+    let not_proven = proof.map_or_else(Vec::new, |proof| not_proven(args, proof));
+    let policy = if args.policy == PolicyName::Core { "core" } else { "strict" };
+    let deep = proof.is_some_and(|proof| proof.depth != Depth::Unproven);
+    let json = json!({
+        "valid": proof.is_some(), "error": refused, "policy": policy,
+        "network": network_name(args.network), "block_hash": hash.to_string(),
+        "previous_block": header.prev_blockhash.to_string(), "time": header.time,
+        "proof_of_work": proof.is_some_and(Proof::has_proof_of_work),
+        "named": proof.is_some() && args.block_hash.is_some(),
+        "depth": if deep { "coinbase" } else { "unproven" },
+        "transactions": merkle_block.num_transactions,
+        "proven": inclusions.iter().map(|leaf| json!({
+            "index": leaf.index, "txid": leaf.txid.to_string(), "delivered": leaf.delivered,
+        })).collect::<Vec<_>>(),
+        "not_in_tree": strangers.iter().map(Txid::to_string).collect::<Vec<_>>(),
+        "not_proven": not_proven, "warnings": warnings,
+    });
+
+    let mut page = Page::default();
+    page.heading(match &refused {
+        None => format!("valid by the {policy} policy"),
+        Some(why) => format!("not valid by the {policy} policy: {why}"),
+    });
+    page.fields(vec![
+        ("block", hash.to_string()),
+        ("previous", header.prev_blockhash.to_string()),
+        ("transactions", format!("{}, as claimed", merkle_block.num_transactions)),
+    ]);
+    if !inclusions.is_empty() {
+        let rows = inclusions.iter().map(|leaf| {
+            let delivered = if leaf.delivered { "yes" } else { "no" };
+            vec![leaf.index.to_string(), leaf.txid.to_string(), delivered.into()]
+        });
+        page.table(vec!["index", "txid", "delivered"], rows.collect());
+    }
+    for txid in &strangers {
+        page.line(format!("delivered and not in the tree: {txid}"));
+    }
+    for line in proof.into_iter().flat_map(|proof| proven(args, proof)) {
+        page.line(format!("proven      {line}"));
+    }
+    for line in &not_proven {
+        page.line(format!("not proven  {line}"));
+    }
+    page.warnings(&warnings);
+    let yes = proof.is_some() && strangers.is_empty();
+    Ok(Report { page, json, payload: None, exit: yes.into() })
 }
 
-/// All that `verify` found.
-struct Verdict<'a> {
-    args: &'a VerifyArgs,
-    merkle_block: MerkleBlock,
-    delivered: Vec<Transaction>,
-    result: Result<Proof, ProofError>,
-    refused: Option<String>,
-    warnings: Vec<String>,
+fn proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
+    let mut lines = Vec::new();
+    if proof.has_proof_of_work() {
+        let difficulty = difficulty(&proof.header);
+        lines.push(format!("the header's proof of work, of difficulty {difficulty}"));
+    }
+    if args.block_hash.is_some() {
+        lines.push("the header is that of the block named".into());
+    }
+    let leaves = count(proof.inclusions.len(), "transaction");
+    if proof.inclusions.is_empty() {
+        lines.push("nothing about any transaction".into());
+    } else if proof.depth == Depth::Unproven {
+        lines.push(format!("{leaves} under the header's merkle root"));
+    } else {
+        lines.push(format!("{leaves} in the block; the coinbase shows the height of the tree"));
+    }
+    lines
 }
 
-impl Verdict<'_> {
-    fn report(self) -> Report {
-        let header = &self.merkle_block.header;
-        let proof = self.result.as_ref().ok().filter(|_| self.refused.is_none());
-        let inclusions = proof.map_or(&[][..], |proof| &proof.inclusions);
-        let in_tree: HashSet<_> = inclusions.iter().map(|leaf| leaf.txid).collect();
-        let strangers: Vec<_> = self
-            .delivered
-            .iter()
-            .map(Transaction::compute_txid)
-            .filter(|txid| proof.is_some() && !in_tree.contains(txid))
-            .collect();
-        let not_proven = proof.map_or_else(Vec::new, |proof| self.not_proven(proof));
-        let policy = if self.args.policy == PolicyName::Core { "core" } else { "strict" };
-        let deep = proof.is_some_and(|proof| proof.depth != Depth::Unproven);
-        let json = json!({
-            "valid": proof.is_some(), "error": self.refused, "policy": policy,
-            "network": network_name(self.args.network),
-            "block_hash": header.block_hash().to_string(),
-            "previous_block": header.prev_blockhash.to_string(), "time": header.time,
-            "proof_of_work": proof.is_some_and(Proof::has_proof_of_work),
-            "named": proof.is_some() && self.args.block_hash.is_some(),
-            "depth": if deep { "coinbase" } else { "unproven" },
-            "transactions": self.merkle_block.num_transactions,
-            "proven": inclusions.iter().map(|leaf| json!({
-                "index": leaf.index, "txid": leaf.txid.to_string(), "delivered": leaf.delivered,
-            })).collect::<Vec<_>>(),
-            "not_in_tree": strangers.iter().map(Txid::to_string).collect::<Vec<_>>(),
-            "not_proven": not_proven, "warnings": self.warnings,
-        });
-
-        let mut page = Page::default();
-        page.heading(match &self.refused {
-            None => format!("valid by the {policy} policy"),
-            Some(why) => format!("not valid by the {policy} policy: {why}"),
-        });
-        page.fields(vec![
-            ("block", header.block_hash().to_string()),
-            ("previous", header.prev_blockhash.to_string()),
-            ("transactions", format!("{}, as claimed", self.merkle_block.num_transactions)),
-        ]);
-        if !inclusions.is_empty() {
-            let rows = inclusions.iter().map(|leaf| {
-                let delivered = if leaf.delivered { "yes" } else { "no" };
-                vec![leaf.index.to_string(), leaf.txid.to_string(), delivered.into()]
-            });
-            page.table(vec!["index", "txid", "delivered"], rows.collect());
-        }
-        for txid in &strangers {
-            page.line(format!("delivered and not in the tree: {txid}"));
-        }
-        if let Some(proof) = proof {
-            for line in self.proven(proof) {
-                page.line(format!("proven      {line}"));
-            }
-        }
-        for line in &not_proven {
-            page.line(format!("not proven  {line}"));
-        }
-        page.warnings(&self.warnings);
-        let yes = proof.is_some() && strangers.is_empty();
-        Report { page, json, payload: None, exit: yes.into() }
-    }
-
-    fn proven(&self, proof: &Proof) -> Vec<String> {
-        let mut lines = Vec::new();
-        if proof.has_proof_of_work() {
-            let difficulty = difficulty(&proof.header);
-            lines.push(format!("the header's proof of work, of difficulty {difficulty}"));
-        }
-        if self.args.block_hash.is_some() {
-            lines.push("the header is that of the block named".into());
-        }
-        let leaves = count(proof.inclusions.len(), "transaction");
-        if proof.inclusions.is_empty() {
-            lines.push("nothing about any transaction".into());
-        } else if proof.depth == Depth::Unproven {
-            lines.push(format!("{leaves} under the header's merkle root"));
-        } else {
-            lines.push(format!("{leaves} in the block; the coinbase shows the height of the tree"));
-        }
-        lines
-    }
-
-    fn not_proven(&self, proof: &Proof) -> Vec<String> {
-        let mut lines = Vec::new();
-        if !proof.inclusions.is_empty() && proof.depth == Depth::Unproven {
-            lines.push(
-                "the height of the tree: give the coinbase transaction, proven with the others"
-                    .into(),
-            );
-        }
-        let missing = proof.inclusions.iter().filter(|leaf| !leaf.delivered).count();
-        if missing > 0 {
-            lines.push(format!("the contents of {}: not delivered", count(missing, "transaction")));
-        }
-        if self.args.block_hash.is_none() {
-            lines.push(
-                "that the block is in the chain: compare its hash, or give --block-hash".into(),
-            );
-        }
-        if !proof.has_proof_of_work() {
-            lines.push("the header's work: the core policy does not look at it".into());
-        }
+fn not_proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !proof.inclusions.is_empty() && proof.depth == Depth::Unproven {
         lines.push(
-            "that no other transaction of the block matches: a node can leave some out".into(),
+            "the height of the tree: give the coinbase transaction, proven with the others".into(),
         );
-        lines
     }
+    let missing = proof.inclusions.iter().filter(|leaf| !leaf.delivered).count();
+    if missing > 0 {
+        lines.push(format!("the contents of {}: not delivered", count(missing, "transaction")));
+    }
+    if args.block_hash.is_none() {
+        lines.push("that the block is in the chain: compare its hash, or give --block-hash".into());
+    }
+    if !proof.has_proof_of_work() {
+        lines.push("the header's work: the core policy does not look at it".into());
+    }
+    lines.push("that no other transaction of the block matches: a node can leave some out".into());
+    lines
 }

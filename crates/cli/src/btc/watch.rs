@@ -34,27 +34,19 @@ pub(crate) enum Kind {
     Descriptor,
 }
 
-impl Kind {
-    const ALL: [Self; 7] = [
-        Self::Address,
-        Self::Script,
-        Self::Key,
-        Self::Outpoint,
-        Self::Txid,
-        Self::Data,
-        Self::Descriptor,
-    ];
+const KINDS: [(Kind, &str); 7] = [
+    (Kind::Address, "address"),
+    (Kind::Script, "script"),
+    (Kind::Key, "key"),
+    (Kind::Outpoint, "outpoint"),
+    (Kind::Txid, "txid"),
+    (Kind::Data, "data"),
+    (Kind::Descriptor, "descriptor"),
+];
 
+impl Kind {
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Address => "address",
-            Self::Script => "script",
-            Self::Key => "key",
-            Self::Outpoint => "outpoint",
-            Self::Txid => "txid",
-            Self::Data => "data",
-            Self::Descriptor => "descriptor",
-        }
+        KINDS.into_iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 }
 
@@ -209,7 +201,7 @@ fn without_comment(line: &str) -> &str {
 
 fn explicit(text: &str) -> Option<(Kind, &str)> {
     let (name, value) = text.split_once(':')?;
-    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name.trim())?;
+    let (kind, _) = KINDS.into_iter().find(|(_, known)| *known == name.trim())?;
     Some((kind, value.trim()))
 }
 

@@ -28,23 +28,6 @@ const EVENT: &str = "Deposit(address,uint256)";
 /// The log of the first block that the node leaves out.
 const WITHHELD: u64 = 257;
 
-/// What came of the audits of a short answer and of a whole one.
-pub(super) struct Outcome {
-    query: LogQuery,
-    headers: Vec<Vec<u8>>,
-    anchor: B256,
-    /// The share of blocks that pass the query's filter by chance.
-    rate: f64,
-    receipts: usize,
-    answered: usize,
-    omitted: OmittedLog,
-    proof_bytes: usize,
-    certificate: Certificate,
-    whole: usize,
-    audited: Duration,
-    proven: Duration,
-}
-
 struct Block {
     header: Vec<u8>,
     hash: B256,
@@ -84,7 +67,8 @@ impl Block {
     }
 }
 
-pub(super) fn run() -> anyhow::Result<Outcome> {
+/// Audits a short answer and a whole one, and says what comes of it.
+pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let blocks = BLOCKS.into_iter().map(Block::read).collect::<anyhow::Result<Vec<_>>>()?;
     // The user has headers, and trusts the hash of the last: of a finalised block, say.
     let mut chain = HeaderChain::new();
@@ -92,12 +76,12 @@ pub(super) fn run() -> anyhow::Result<Outcome> {
         chain.extend_from_rlp(Backend::best(), &block.header)?;
     }
     let anchor = chain.last_hash().context("two headers")?;
-    let numbers = chain.numbers().context("two headers")?;
-    let (first, last) = (*numbers.start(), *numbers.end());
+    let (first, last) = chain.numbers().context("two headers")?.into_inner();
     let query =
         LogQuery::new().from_block(first).to_block(last).address(WETH).event(EVENT)?.topic1(ROUTER);
     let mut fills = FillHistogram::default();
     fills.add(chain.blooms());
+    // The share of blocks that pass the query's filter by chance.
     let rate = expected_false(&query.compile(Backend::best()), &fills) / 2.0;
 
     let question = Question {
@@ -119,30 +103,67 @@ pub(super) fn run() -> anyhow::Result<Outcome> {
     let report = audit(question, &answer, &blocks)?;
     let audited = started.elapsed();
     ensure!(report.status() == Status::Wrong, "the audit does not see the omission");
-    let omitted = report.omitted().next().context("an omission")?.clone();
+    let omitted = report.omitted().next().context("an omission")?;
     // Whoever has the header and the answer verifies the proof: no receipts are needed.
     let started = Instant::now();
     let header = HeaderView::decode(&blocks.first().context("two blocks")?.header)?;
     omitted.verify(&header, &query, Semantics::Geth, &answer)?;
     let proven = started.elapsed();
 
-    let report = audit(question, &whole, &blocks)?;
-    ensure!(report.status() == Status::Complete, "the audit does not see that nothing is missing");
-    let certificate = Certificate::from_report(&question, &report, &whole)?;
-    Ok(Outcome {
-        anchor,
-        rate,
-        receipts: blocks.iter().map(|block| block.receipts.len()).sum(),
-        answered: answer.len(),
-        proof_bytes: omitted.proof.nodes.iter().map(|node| node.len()).sum(),
-        omitted,
-        certificate,
-        whole: whole.len(),
-        audited,
-        proven,
-        headers: blocks.into_iter().map(|block| block.header).collect(),
-        query,
-    })
+    let complete = audit(question, &whole, &blocks)?;
+    ensure!(
+        complete.status() == Status::Complete,
+        "the audit does not see that nothing is missing"
+    );
+    let certificate = Certificate::from_report(&question, &complete, &whole)?;
+    let receipts: usize = blocks.iter().map(|block| block.receipts.len()).sum();
+    let hex = |block: &Block| format!("0x{}", hex::encode(&block.header));
+    let json = json!({
+        "headers": blocks.iter().map(hex).collect::<Vec<_>>(), "anchor": anchor, "query": query,
+        "rate": rate, "receipts": receipts, "answered": answer.len(), "omitted": omitted.log,
+        "receipt_proof": omitted.proof, "complete": whole.len(), "certificate": certificate,
+        "seconds": {"audit": audited.as_secs_f64(), "verify": proven.as_secs_f64()},
+    });
+    page.line("");
+    page.line("Blocks 17,686,111 and 17,686,112 of Ethereum, the second one's hash trusted.\n");
+    page.heading("5  A user asks a node for logs");
+    page.line(format!("   {EVENT} of {WETH}, which is wrapped ether,"));
+    page.line(format!("   to {ROUTER}, a router of Uniswap"));
+    page.line(format!(
+        "   The node answers with {} logs. It is not to be trusted.\n",
+        answer.len()
+    ));
+    page.heading(format!("6  The user audits the answer ({})", duration(audited)));
+    page.line(format!(
+        "   Both blocks' filters say \"maybe\": {} do by chance. All {} receipts, from anyone,",
+        share(rate),
+        grouped(receipts)
+    ));
+    page.line("   hash to the roots in the headers, so these are all logs that there are.");
+    show_omission(page, omitted, proven);
+    page.heading("7  With that log, the answer is complete");
+    page.line(format!(
+        "   {} logs, proven to be all; a certificate of {} bytes lets others prove it anew",
+        whole.len(),
+        certificate.to_json().len()
+    ));
+    Ok(json)
+}
+
+fn show_omission(page: &mut Page, OmittedLog { log, proof, .. }: &OmittedLog, proven: Duration) {
+    page.line(format!(
+        "   omitted     log {} of block {}, in transaction {}",
+        log.log_index,
+        grouped(log.block_number),
+        log.transaction_index
+    ));
+    page.line(format!(
+        "   proof       {} nodes of the receipts' trie, {} bytes; with the header and the\n\
+         \x20              answer, anyone verifies it ({})\n",
+        proof.nodes.len(),
+        grouped(proof.nodes.iter().map(|node| node.len()).sum::<usize>()),
+        duration(proven)
+    ));
 }
 
 fn audit(
@@ -162,60 +183,5 @@ fn supply(audit: &mut Audit<'_>, blocks: &[Block]) {
         if let Some(block) = blocks.iter().find(|block| block.hash == block_hash) {
             let _ = audit.handle(Event::Receipts { block_hash, receipts: &block.receipts });
         }
-    }
-}
-
-impl Outcome {
-    pub(super) fn page(&self, page: &mut Page) {
-        let log = &self.omitted.log;
-        page.line("");
-        page.line("Blocks 17,686,111 and 17,686,112 of Ethereum, the second one's hash trusted.\n");
-        page.heading("5  A user asks a node for logs");
-        page.line(format!("   {EVENT} of {WETH}, which is wrapped ether,"));
-        page.line(format!("   to {ROUTER}, a router of Uniswap"));
-        page.line(format!(
-            "   The node answers with {} logs. It is not to be trusted.\n",
-            self.answered
-        ));
-        page.heading(format!("6  The user audits the answer ({})", duration(self.audited)));
-        page.line(format!(
-            "   Both blocks' filters say \"maybe\": {} do by chance. All {} receipts, from anyone,",
-            share(self.rate),
-            grouped(self.receipts)
-        ));
-        page.line("   hash to the roots in the headers, so these are all logs that there are.");
-        page.line(format!(
-            "   omitted     log {} of block {}, in transaction {}",
-            log.log_index,
-            grouped(log.block_number),
-            log.transaction_index
-        ));
-        page.line(format!(
-            "   proof       {} nodes of the receipts' trie, {} bytes; with the header and the\n\
-             \x20              answer, anyone verifies it ({})\n",
-            self.omitted.proof.nodes.len(),
-            grouped(self.proof_bytes),
-            duration(self.proven)
-        ));
-        page.heading("7  With that log, the answer is complete");
-        page.line(format!(
-            "   {} logs, proven to be all; a certificate of {} bytes lets others prove it anew",
-            self.whole,
-            self.certificate.to_json().len()
-        ));
-    }
-
-    pub(super) fn json(&self) -> Value {
-        let headers = self.headers.iter().map(|header| format!("0x{}", hex::encode(header)));
-        let headers: Vec<_> = headers.collect();
-        json!({
-            "headers": headers, "anchor": self.anchor, "query": self.query, "rate": self.rate,
-            "receipts": self.receipts, "answered": self.answered, "omitted": self.omitted.log,
-            "receipt_proof": self.omitted.proof, "complete": self.whole,
-            "certificate": self.certificate,
-            "seconds": {
-                "audit": self.audited.as_secs_f64(), "verify": self.proven.as_secs_f64(),
-            },
-        })
     }
 }

@@ -9,7 +9,7 @@ use chainsieve::eth::log_query::{BlockSelection, LogQuery, ResolvedBlocks};
 use serde_json::{Value, json};
 
 use super::audit::show::undecided_json;
-use super::audit::{Kept, read_chain};
+use super::audit::{read_chain, read_wanted};
 use super::{logs, profile, query};
 use crate::args::UsageError;
 use crate::args::eth::VerifyCertificateArgs;
@@ -20,13 +20,13 @@ const ROWS: usize = 20;
 
 pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     let certificate_path = args.certificate.display().to_string();
-    let receipts = args.receipts.iter().map(|path| path.display().to_string());
+    let paths = args.receipts.iter().map(|path| path.display().to_string());
     let others: Vec<String> = args
         .headers
         .iter()
         .chain(&args.logs)
         .cloned()
-        .chain(receipts)
+        .chain(paths)
         .chain([certificate_path.clone()])
         .collect();
     let reader = query::stdin_once(&args.query, &others)?;
@@ -54,30 +54,19 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     };
     // Says of which blocks receipts are needed.
     let audit = Audit::new(question, &[])?;
-    let kept = Kept::read(&audit, &chain, &args.receipts)?;
+    let (receipts, mut warnings) = read_wanted(&audit, &chain, &args.receipts)?;
     let result = (!args.logs.is_empty()).then(|| logs::read(&args.logs)).transpose()?;
     let mut wanted = Vec::new();
     let fetch = |number, hash| {
-        let receipts = kept.receipts.get(&hash).cloned();
-        if receipts.is_none() {
+        let found = receipts.get(&hash).cloned();
+        if found.is_none() {
             wanted.push(BlockRef { number, hash });
         }
-        receipts
+        found
     };
     let verified = certificate.verify(&trust, Some(&chain), fetch, result.as_deref());
-    let mut shown = Shown {
-        certificate: &certificate,
-        wanted,
-        error: None,
-        report: None,
-        logs: None,
-        warnings: kept.left_out.clone(),
-    };
-    match verified {
-        Ok(verified) => {
-            shown.logs = verified.logs;
-            shown.report = Some(verified.report);
-        }
+    let (report, logs, error) = match verified {
+        Ok(verified) => (Some(verified.report), verified.logs, None),
         Err(
             error @ (VerifyError::NoHeaders | VerifyError::Headers { .. } | VerifyError::Audit(_)),
         ) => {
@@ -85,18 +74,18 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
         }
         Err(VerifyError::Refuted(report)) => {
             let findings = report.findings.len();
-            shown.error = Some(format!("the logs given have {}", count(findings, "finding")));
-            shown.report = Some(*report);
+            let error = format!("the logs given have {}", count(findings, "finding"));
+            (Some(*report), None, Some(error))
         }
-        Err(error) => shown.error = Some(error.to_string()),
-    }
+        Err(error) => (None, None, Some(error.to_string())),
+    };
     if anchors.is_empty() {
-        shown.warnings.push("no --anchor: nothing is authentic, and nothing proven".into());
+        warnings.push("no --anchor: nothing is authentic, and nothing proven".into());
     } else if chain.anchored_to(&anchors).is_none() {
         let none = "no header has the hash of an anchor: nothing is authentic, and nothing proven";
-        shown.warnings.push(none.into());
+        warnings.push(none.into());
     }
-    Ok(shown.report())
+    Ok(Shown { certificate: &certificate, wanted, error, report, logs, warnings }.report())
 }
 
 /// The blocks of the verifier's query, which no header of someone else may decide.

@@ -1,7 +1,7 @@
 //! The chart of `eth stats`: how full filters are, and what passes them, over a chain.
 
-use crate::calendar::Utc;
-use crate::output::grouped;
+use crate::calendar::{Utc, midnight};
+use crate::output::{float, grouped};
 use crate::svg::{self, Drawing};
 
 /// What a chart shows.
@@ -276,16 +276,8 @@ impl Scale {
 }
 
 /// Seconds since 1970 at the start of a month, counted from 0.
-#[expect(clippy::cast_precision_loss, reason = "a chart is less exact")]
 fn start_of_month(year: u64, month: u64) -> f64 {
-    // Of the Gregorian calendar, in days; years of a chain are after 1970.
-    let leap = |year: u64| year / 4 - year / 100 + year / 400;
-    let is_leap = leap(year) > leap(year.saturating_sub(1));
-    let lengths = [31, 28 + u64::from(is_leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let months: u64 = lengths.iter().zip(0..month).map(|(days, _)| days).sum();
-    let before = year.saturating_sub(1);
-    let days = before * 365 + leap(before) + months;
-    (days as f64 - 719_162.0) * 86_400.0
+    float(midnight(year, month + 1, 1))
 }
 
 /// `17,686,111`, or `17.5 M` where the steps are round enough.

@@ -39,12 +39,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     let Some((first, last)) = range else {
         anyhow::bail!("none of the headers is in the range of blocks");
     };
-    if let Some(from) = from.filter(|&from| from < first) {
-        anyhow::bail!("the headers begin at block {first}, the range at block {from}");
-    }
-    if let Some(to) = to.filter(|&to| to > last) {
-        anyhow::bail!("the headers end at block {last}, the range at block {to}");
-    }
+    query::check_coverage((first, last), (from, to))?;
     let clauses = query::clauses(&query);
     let warnings = warnings(&forecast, &clauses);
     let page = page(&forecast, (first, last), &clauses, &warnings);

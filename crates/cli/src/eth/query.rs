@@ -156,6 +156,20 @@ pub(crate) fn bounds(query: &LogQuery) -> (Option<u64>, Option<u64>) {
     }
 }
 
+/// Whether headers, from a first to a last block, are all of a range.
+pub(crate) fn check_coverage(
+    (first, last): (u64, u64),
+    (from, to): (Option<u64>, Option<u64>),
+) -> anyhow::Result<()> {
+    if let Some(from) = from.filter(|&from| from < first) {
+        bail!("the headers begin at block {first}, the range at block {from}");
+    }
+    if let Some(to) = to.filter(|&to| to > last) {
+        bail!("the headers end at block {last}, the range at block {to}");
+    }
+    Ok(())
+}
+
 /// Whether standard input is asked for more than once.
 pub(crate) fn stdin_once<'a>(
     args: &QueryArgs,

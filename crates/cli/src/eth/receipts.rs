@@ -31,28 +31,23 @@ pub(crate) enum Whose {
     Unknown,
 }
 
-/// What reads receipts gets them one block after the other.
-pub(crate) trait Receiver {
-    /// Whether receipts are wanted, so that others need not be read.
-    fn wants(&self, whose: Whose) -> bool;
+/// Receipts of a block, read out of their source when they are wanted.
+pub(crate) type Found<'a> = Box<dyn FnOnce() -> anyhow::Result<BlockReceipts> + 'a>;
 
-    /// Takes receipts, with the words for where they stand.
-    fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts);
-}
+/// Takes receipts of one block after the other: whose they are, where they stand, in words, and
+/// themselves.
+type Take<'a> = dyn FnMut(Whose, String, Found<'_>) -> anyhow::Result<()> + 'a;
 
 /// Reads all receipts of files and folders. A file of a folder that can't be read, which nobody
 /// named, is left out; returns what is to be said of such files.
 ///
 /// # Errors
 /// Where a file that was named can't be read.
-pub(crate) fn read_all(
-    paths: &[PathBuf],
-    receiver: &mut impl Receiver,
-) -> anyhow::Result<Vec<String>> {
+pub(crate) fn read_all(paths: &[PathBuf], take: &mut Take<'_>) -> anyhow::Result<Vec<String>> {
     let mut left_out = Vec::new();
     for path in paths {
         for file in files(path)? {
-            match read(&file, receiver) {
+            match read(&file, take) {
                 Err(error) if *path != file => left_out.push(format!("left out: {error:#}")),
                 result => result?,
             }
@@ -86,7 +81,7 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Reads all receipts of a file.
-fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+fn read(path: &Path, take: &mut Take<'_>) -> anyhow::Result<()> {
     let name = named(path);
     let mut read = || {
         let mut source = match path.to_str() {
@@ -94,10 +89,10 @@ fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
             _ => Source::file(path)?,
         };
         match source.format()? {
-            FileFormat::Era => archive(source, &name, receiver),
-            FileFormat::Json => json(source, &name, receiver),
-            FileFormat::Hex => hex_lines(source, &name, receiver),
-            FileFormat::Rlp => rlp(source, &name, receiver),
+            FileFormat::Era => archive(source, &name, take),
+            FileFormat::Json => json(source, &name, take),
+            FileFormat::Hex => hex_lines(source, &name, take),
+            FileFormat::Rlp => rlp(source, &name, take),
             format => bail!("receipts in the format {format} are not read"),
         }
     };
@@ -105,27 +100,26 @@ fn read(path: &Path, receiver: &mut impl Receiver) -> anyhow::Result<()> {
 }
 
 /// Receipts by the position of their block in an archive.
-fn archive(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+fn archive(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
     let mut entries = BlockEntries::receipts(source.into_input());
     while let Some((number, entry)) = entries.next_entry()? {
-        let whose = Whose::Number(number);
-        if !receiver.wants(whose) {
-            continue;
-        }
         let (kind, place) = (entry.kind(), format!("byte {}", grouped(entry.offset())));
-        let rlp = entry.decompress(MAX_RLP)?;
-        let read = match kind {
-            EntryKind::SlimReceipts => BlockReceipts::from_slim_list(&rlp),
-            _ => BlockReceipts::from_rlp_list(&rlp),
+        let words = format!("{name}, {place}");
+        let read = || {
+            let rlp = entry.decompress(MAX_RLP)?;
+            let read = match kind {
+                EntryKind::SlimReceipts => BlockReceipts::from_slim_list(&rlp),
+                _ => BlockReceipts::from_rlp_list(&rlp),
+            };
+            read.context(place)
         };
-        let read = read.with_context(|| place.clone())?;
-        receiver.take(whose, format!("{name}, {place}"), &read);
+        take(Whose::Number(number), words, Box::new(read))?;
     }
     Ok(())
 }
 
 /// Lists of receipts, one behind the other.
-fn rlp(mut source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+fn rlp(mut source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
     while !source.peek()?.is_empty() {
         let at = source.offset();
         let mut list = Vec::new();
@@ -159,12 +153,12 @@ fn rlp(mut source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::
         }
         let receipts = of_rlp(&list).with_context(|| format!("byte {}", grouped(at)))?;
         let place = if at == 0 { name.to_owned() } else { format!("{name}, byte {}", grouped(at)) };
-        receiver.take(Whose::Unknown, place, &receipts);
+        take(Whose::Unknown, place, Box::new(|| Ok(receipts)))?;
     }
     Ok(())
 }
 
-fn hex_lines(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+fn hex_lines(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
     for (line, text) in (1..).zip(source.lines()) {
         let text = text?;
         let text = text.trim_start_matches('\u{feff}').trim();
@@ -174,7 +168,7 @@ fn hex_lines(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow
         let receipts = decode_hex(text.strip_prefix("0x").unwrap_or(text))
             .and_then(|bytes| of_rlp(&bytes))
             .with_context(|| format!("line {line}"))?;
-        receiver.take(Whose::Unknown, format!("{name}, line {line}"), &receipts);
+        take(Whose::Unknown, format!("{name}, line {line}"), Box::new(|| Ok(receipts)))?;
     }
     Ok(())
 }
@@ -212,36 +206,36 @@ struct Group {
     raw: Vec<Vec<u8>>,
 }
 
-fn json(source: Source, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+fn json(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
     let mut values = JsonValues::new(source.into_input(), MAX_JSON);
     let mut group = Group::default();
     while let Some(value) = values.next_value()? {
-        value_of_json(&value, name, &mut group, receiver).map_err(|error| {
+        value_of_json(&value, name, &mut group, take).map_err(|error| {
             let message = format!("{error:#}");
             let (position, what) = value.locate(&message);
             anyhow!("{position}: {what}")
         })?;
     }
-    group.end(name, receiver)
+    group.end(name, take)
 }
 
 fn value_of_json(
     value: &JsonValue,
     name: &str,
     group: &mut Group,
-    receiver: &mut impl Receiver,
+    take: &mut Take<'_>,
 ) -> anyhow::Result<()> {
     let text = value.text.as_str();
     let place = || format!("{name}, line {}", value.line);
     if text.starts_with('"') {
         let hex: String = serde_json::from_str(text)?;
-        group.begin((value.array, None), value.line, name, receiver)?;
+        group.begin((value.array, None), value.line, name, take)?;
         group.raw.push(raw(&hex)?);
         return Ok(());
     }
     if text.starts_with('[') {
         let (whose, receipts) = list(text)?;
-        receiver.take(whose, place(), &receipts);
+        take(whose, place(), Box::new(|| Ok(receipts)))?;
         return Ok(());
     }
     let object: Value<'_> = serde_json::from_str(text)?;
@@ -253,18 +247,18 @@ fn value_of_json(
         // A reply with one receipt counts as that receipt.
         Some(inner) if inner.get().starts_with('{') => {
             let receipt: Value<'_> = serde_json::from_str(inner.get()).context("result")?;
-            group.begin((value.array, receipt.block_hash), value.line, name, receiver)?;
+            group.begin((value.array, receipt.block_hash), value.line, name, take)?;
             group.receipts.push(inner.get().to_owned());
         }
         Some(inner) => {
             let (whose, receipts) = list(inner.get())?;
-            receiver.take(hash.map_or(whose, Whose::Hash), place(), &receipts);
+            take(hash.map_or(whose, Whose::Hash), place(), Box::new(|| Ok(receipts)))?;
         }
         None if object.jsonrpc.is_some() => {
             bail!("the node's reply has no result: it does not have the block's receipts")
         }
         None => {
-            group.begin((value.array, object.block_hash), value.line, name, receiver)?;
+            group.begin((value.array, object.block_hash), value.line, name, take)?;
             group.receipts.push(text.to_owned());
         }
     }
@@ -300,18 +294,18 @@ impl Group {
         of: (Option<u64>, Option<B256>),
         line: u64,
         name: &str,
-        receiver: &mut impl Receiver,
+        take: &mut Take<'_>,
     ) -> anyhow::Result<()> {
         // Receipts outside of an array say by their block where they belong.
         let same = self.of == Some(of);
         if !same {
-            self.end(name, receiver)?;
+            self.end(name, take)?;
             (self.of, self.line) = (Some(of), line);
         }
         Ok(())
     }
 
-    fn end(&mut self, name: &str, receiver: &mut impl Receiver) -> anyhow::Result<()> {
+    fn end(&mut self, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
         let Self { of, line, receipts, raw } = std::mem::take(self);
         if of.is_none() {
             return Ok(());
@@ -322,7 +316,7 @@ impl Group {
         } else {
             (Whose::Unknown, BlockReceipts::from_encodings(&raw)?)
         };
-        receiver.take(whose, format!("{name}, line {line}"), &receipts);
+        take(whose, format!("{name}, line {line}"), Box::new(|| Ok(receipts)))?;
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::bloom::{Answer, BloomView};
+use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::header::HeaderChain;
@@ -156,27 +156,18 @@ impl Scan {
                 text += "block        hash                                                                fill     answer\n";
             }
             self.candidates += 1;
-            let answer = if informative { Answer::Maybe } else { Answer::NoInformation };
-            text += &Self::line(
-                block.number,
-                block.hash,
-                answer,
-                bloom.count_ones().unwrap_or(0),
-                json,
-            );
+            let (number, hash) = (block.number, block.hash);
+            if json {
+                let answer = if informative { "maybe" } else { "no_information" };
+                text += &json!({ "number": number, "hash": hash, "answer": answer }).to_string();
+            } else {
+                let answer = if informative { "maybe" } else { "says nothing" };
+                let fill = format!("{:.1} %", f64::from(bloom.count_ones().unwrap_or(0)) / 20.48);
+                text += &format!("{:<11}  {hash}  {fill:>7}  {answer}", grouped(number));
+            }
+            text.push('\n');
         }
         text
-    }
-
-    fn line(number: u64, hash: B256, answer: Answer, ones: u32, json: bool) -> String {
-        let maybe = answer == Answer::Maybe;
-        if json {
-            let answer = if maybe { "maybe" } else { "no_information" };
-            return format!("{}\n", json!({ "number": number, "hash": hash, "answer": answer }));
-        }
-        let answer = if maybe { "maybe" } else { "says nothing" };
-        let fill = format!("{:.1} %", f64::from(ones) / 20.48);
-        format!("{:<11}  {hash}  {fill:>7}  {answer}\n", grouped(number))
     }
 
     /// Whether the headers have the blocks that were asked for.
@@ -187,14 +178,7 @@ impl Scan {
             }
             anyhow::bail!("none of the headers is in the range of blocks");
         };
-        let first = self.first.unwrap_or(last);
-        if let Some(from) = from.filter(|&from| from < first) {
-            anyhow::bail!("the headers begin at block {first}, the range at block {from}");
-        }
-        if let Some(to) = to.filter(|&to| to > last) {
-            anyhow::bail!("the headers end at block {last}, the range at block {to}");
-        }
-        Ok(())
+        query::check_coverage((self.first.unwrap_or(last), last), (from, to))
     }
 
     fn warnings(&self) -> Vec<String> {

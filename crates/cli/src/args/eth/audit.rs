@@ -35,13 +35,9 @@ says whether they are the block's."
 
 const AUDIT_HELP: &str = concat!(
     exit_help!(),
-    "
-
-",
+    "\n\n",
     formats_help!(),
-    "
-
-",
+    "\n\n",
     receipts_help!(),
     "
 
@@ -157,9 +153,7 @@ from anyone. The logs are derived from receipts unless they are given.
 
 ",
     formats_help!(),
-    "
-
-",
+    "\n\n",
     receipts_help!(),
     "
 

@@ -73,13 +73,9 @@ are sealed, 8,192 at a time.
 
 ",
     rpc_help!(),
-    "
-
-",
+    "\n\n",
     index_help!(),
-    "
-
-",
+    "\n\n",
     added_help!()
 );
 
@@ -116,13 +112,9 @@ skipped: the sealed ones without a look, the others by their hash.
 
 ",
     rpc_help!(),
-    "
-
-",
+    "\n\n",
     index_help!(),
-    "
-
-",
+    "\n\n",
     added_help!()
 );
 

@@ -29,12 +29,7 @@ pub(crate) struct RpcArgs {
     )]
     pub(crate) timeout: u64,
     /// How often a request that failed is sent again, after longer and longer waits
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(0..=100)
-    )]
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) retries: u32,
     /// Calls in one request at the most; fewer where the provider takes fewer
     #[arg(long, value_name = "CALLS", default_value_t = 100, value_parser = count(1, 1000))]
@@ -43,11 +38,7 @@ pub(crate) struct RpcArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1, 64))]
     pub(crate) parallel: usize,
     /// Blocks of one eth_getLogs at the most [default: learnt from the provider]
-    #[arg(
-        long,
-        value_name = "BLOCKS",
-        value_parser = clap::value_parser!(u64).range(1..)
-    )]
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rpc_log_range: Option<u64>,
 }
 

@@ -101,11 +101,11 @@ impl Printer {
             News::Graded(graded) => {
                 let mut line = json!({"event": "graded"});
                 merge(&mut line, graded_json(graded));
-                self.print(&line, None::<fn() -> String>)?;
+                self.print(&line, String::new)?;
             }
             News::Reopened(from, to) => {
                 let line = json!({"event": "reopened", "from": from, "to": to});
-                self.print(&line, None::<fn() -> String>)?;
+                self.print(&line, String::new)?;
             }
             News::Finding(finding) => self.finding(finding)?,
             _ => {}
@@ -119,7 +119,7 @@ impl Printer {
         line["confirmations"] = confirmations.into();
         line["again"] = again.into();
         let words = self.hit_words(hit, confirmations, again);
-        self.print(&line, Some(|| words))?;
+        self.print(&line, || words)?;
         *(if again { &mut self.again } else { &mut self.hits }) += 1;
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Printer {
             }));
             text
         };
-        self.print(&line, Some(words))?;
+        self.print(&line, words)?;
         self.withdrawn += gone.len();
         Ok(withdrawn)
     }
@@ -178,7 +178,7 @@ impl Printer {
             "event": "finding", "kind": finding.kind(), "height": at.map(|at| at.height),
             "block": at.map(|at| at.hash.to_string()), "text": finding.to_string(),
         });
-        self.print(&line, Some(|| format!("{finding}\n")))
+        self.print(&line, || format!("{finding}\n"))
     }
 
     fn caught_up(&mut self, progress: &Progress, counts: HitCounts) -> anyhow::Result<()> {
@@ -189,19 +189,11 @@ impl Printer {
             "confirmed": counts.confirmed, "unconfirmed": counts.unconfirmed,
         });
         let words = || format!("caught up: height {}  {}\n", grouped(tip.height), tip.hash);
-        self.print(&line, Some(words))
+        self.print(&line, words)
     }
 
-    fn print(
-        &mut self,
-        line: &Value,
-        words: Option<impl FnOnce() -> String>,
-    ) -> anyhow::Result<()> {
-        let text = match words {
-            _ if self.json => format!("{line}\n"),
-            Some(words) => words(),
-            None => return Ok(()),
-        };
+    fn print(&mut self, line: &Value, words: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let text = if self.json { format!("{line}\n") } else { words() };
         Ok(self.lines.print(&text)?)
     }
 

@@ -141,16 +141,22 @@ fn report(
     verdict: &Verdict,
     missing: &BTreeSet<Txid>,
 ) -> anyhow::Result<Report> {
+    let (name, exit) = match verdict {
+        Verdict::Valid(_) => ("valid", Exit::Yes),
+        Verdict::Invalid(_) => ("invalid", Exit::Wrong),
+        Verdict::Suspicious(_) => ("suspicious", Exit::Undecided),
+        Verdict::Undecidable(_) => ("undecidable", Exit::Undecided),
+    };
     let hash = filter.filter_hash();
     let elements = filter.gcs(Acceptance::Core).map(|gcs| gcs.num_elements()).ok();
     let mut json = json!({
-        "verdict": name(verdict), "block_hash": filter.block_hash.to_string(),
+        "verdict": name, "block_hash": filter.block_hash.to_string(),
         "filter_hash": hash.to_string(), "elements": elements,
     });
     let mut page = Page::default();
     let mut warnings = Vec::new();
-    page.heading(format!("{}: {}", name(verdict), words(verdict)));
-    let elements = elements.map_or_else(|| "not readable".into(), |count| grouped(count));
+    page.heading(format!("{name}: {}", words(verdict)));
+    let elements = elements.map_or_else(|| "not readable".into(), grouped);
     page.fields(vec![
         ("block", filter.block_hash.to_string()),
         ("filter", format!("{}, hash {hash}", count(filter.content.len(), "byte"))),
@@ -200,16 +206,7 @@ fn report(
     }
     json["warnings"] = warnings.clone().into();
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit: exit(verdict) })
-}
-
-fn name(verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::Valid(_) => "valid",
-        Verdict::Invalid(_) => "invalid",
-        Verdict::Suspicious(_) => "suspicious",
-        Verdict::Undecidable(_) => "undecidable",
-    }
+    Ok(Report { page, json, payload: None, exit })
 }
 
 fn words(verdict: &Verdict) -> String {
@@ -260,14 +257,6 @@ fn evidence(evidence: &Evidence) -> String {
 
 fn position(proven: &ProvenTransaction) -> u32 {
     proven.other.as_ref().map_or(0, |transaction| transaction.path.index)
-}
-
-fn exit(verdict: &Verdict) -> Exit {
-    match verdict {
-        Verdict::Valid(_) => Exit::Yes,
-        Verdict::Invalid(_) => Exit::Wrong,
-        Verdict::Suspicious(_) | Verdict::Undecidable(_) => Exit::Undecided,
-    }
 }
 
 pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {

@@ -31,13 +31,6 @@ pub(crate) struct FilterFiles {
     bytes: u64,
 }
 
-/// A file that ends where it should not; what stood before was handed over.
-#[derive(Debug)]
-pub(crate) struct Damage {
-    pub(crate) file: PathBuf,
-    pub(crate) error: ContainerError,
-}
-
 impl FilterFiles {
     /// Opens a file, or all files of a folder; those of it that are no files of filters are passed
     /// over.
@@ -90,11 +83,11 @@ impl FilterFiles {
 
     /// Hands over all filters, some at a time, with the filter headers over them and how many bytes
     /// of all files were read, until it is told to stop. A damaged file ends it, since no height
-    /// may be missing.
+    /// may be missing; returns what is damaged. What stands before was handed over.
     pub(crate) fn for_each_batch(
         mut self,
         mut take: impl FnMut(&Batch, &[FilterHeader], u64) -> anyhow::Result<ControlFlow<()>>,
-    ) -> anyhow::Result<Option<Damage>> {
+    ) -> anyhow::Result<Option<String>> {
         let mut batch = Batch::new();
         let mut headers = Vec::new();
         let mut done = 0;
@@ -133,7 +126,9 @@ impl FilterFiles {
                         }
                     }
                     Err(error) if index + 1 == self.files.len() => {
-                        return Ok(Some(Damage { file: path.clone(), error }));
+                        let file = named(path);
+                        let damage = format!("{file}: {error}; what stands before it is intact");
+                        return Ok(Some(damage));
                     }
                     Err(error) => return Err(error).with_context(|| named(path)),
                 }
@@ -142,12 +137,6 @@ impl FilterFiles {
             height = reader.intact().next_height();
         }
         Ok(None)
-    }
-}
-
-impl std::fmt::Display for Damage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}; what stands before it is intact", named(&self.file), self.error)
     }
 }
 

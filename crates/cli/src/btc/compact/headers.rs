@@ -45,7 +45,7 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     })?;
     drop(progress);
     let (last, last_hash, header) = last.with_context(|| match &damage {
-        Some(damage) => damage.to_string(),
+        Some(damage) => damage.clone(),
         None => format!("{}: no filter in it", named(&args.filters)),
     })?;
     ensure!(
@@ -89,7 +89,6 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
              header that you trust: --headers, --header",
         ));
     }
-    let damage = damage.map(|damage| damage.to_string());
     warnings.extend(damage.clone());
     let exit = mismatch.is_none() && damage.is_none();
     let json = json!({

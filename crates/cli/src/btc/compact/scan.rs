@@ -123,7 +123,7 @@ impl<'a> Look<'a> {
         let to = self.args.to.unwrap_or(u32::MAX);
         let progress = Progress::over(files.bytes());
         let mut lines = Lines::default();
-        let damage = files.for_each_batch(|batch, headers, bytes| {
+        self.damage = files.for_each_batch(|batch, headers, bytes| {
             let items = || batch.items().take_while(|item| item.height <= to);
             let mut text = String::new();
             let (watched, hits) = (&mut self.watched, &mut self.hits);
@@ -152,7 +152,6 @@ impl<'a> Look<'a> {
             let is_last = self.next > to || lines.is_closed();
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        self.damage = damage.map(|damage| damage.to_string());
         Ok(())
     }
 

@@ -124,7 +124,9 @@ impl Watcher {
                 self.log.warning(&error.to_string());
             }
         })?;
-        complaints.iter().for_each(|complaint| self.log.warning(complaint));
+        for complaint in &complaints {
+            self.log.warning(complaint);
+        }
         let has_new_mempool = transactions.is_some();
         if let Some(transactions) = transactions {
             chain().set_transactions(transactions);

@@ -11,7 +11,7 @@ use chainsieve::eth::header::{BlockRef, HeaderChain};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 
-use crate::eth::receipts::{self, Receiver, Whose};
+use crate::eth::receipts::{self, Whose};
 use crate::input::named;
 use crate::output::grouped;
 use crate::source::Source;
@@ -23,7 +23,7 @@ const NAMED: usize = 3;
 
 /// The open blocks of an audit, by whatever receipts may say of whose they are. Which are open, the
 /// audit says.
-pub(crate) struct Missing<'a> {
+struct Missing<'a> {
     chain: &'a HeaderChain,
     by_root: HashMap<B256, Vec<B256>>,
     /// Receipts of no block that needs them.
@@ -92,39 +92,25 @@ impl<'a> Missing<'a> {
     }
 }
 
-/// Receipts kept for whoever asks for them.
-pub(crate) struct Kept<'a> {
-    audit: &'a Audit<'a>,
-    missing: Missing<'a>,
-    pub(crate) receipts: HashMap<B256, BlockReceipts>,
-    /// What is to be said of files that can't be read.
-    pub(crate) left_out: Vec<String>,
-}
-
-impl<'a> Kept<'a> {
-    /// Reads the receipts of the blocks that an audit of this chain asks for.
-    pub(crate) fn read(
-        audit: &'a Audit<'a>,
-        chain: &'a HeaderChain,
-        paths: &[PathBuf],
-    ) -> anyhow::Result<Self> {
-        let missing = Missing::of(audit, chain);
-        let mut kept = Self { audit, missing, receipts: HashMap::new(), left_out: Vec::new() };
-        kept.left_out = receipts::read_all(paths, &mut kept)?;
-        Ok(kept)
-    }
-}
-
-impl Receiver for Kept<'_> {
-    fn wants(&self, whose: Whose) -> bool {
-        self.missing.wants(self.audit, whose)
-    }
-
-    fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts) {
-        for hash in self.missing.blocks(self.audit, whose, &place, receipts) {
-            self.receipts.insert(hash, receipts.clone());
+/// The receipts of the blocks that an audit of this chain asks for, and what is to be said of files
+/// that can't be read.
+pub(crate) fn read_wanted(
+    audit: &Audit<'_>,
+    chain: &HeaderChain,
+    paths: &[PathBuf],
+) -> anyhow::Result<(HashMap<B256, BlockReceipts>, Vec<String>)> {
+    let mut missing = Missing::of(audit, chain);
+    let mut wanted = HashMap::new();
+    let left_out = receipts::read_all(paths, &mut |whose, place, read| {
+        if missing.wants(audit, whose) {
+            let receipts = read()?;
+            for hash in missing.blocks(audit, whose, &place, &receipts) {
+                wanted.insert(hash, receipts.clone());
+            }
         }
-    }
+        Ok(())
+    })?;
+    Ok((wanted, left_out))
 }
 
 /// Hands evidence to an audit, and notes what is not the audit's matter.
@@ -160,7 +146,12 @@ impl<'a, 'b> Feed<'a, 'b> {
 
     /// Reads receipts from files, folders and archives.
     pub(crate) fn receipts(&mut self, paths: &[PathBuf]) -> anyhow::Result<()> {
-        let left_out = receipts::read_all(paths, self)?;
+        let left_out = receipts::read_all(paths, &mut |whose, place, read| {
+            if self.missing.wants(self.audit, whose) {
+                self.take(whose, &place, &read()?);
+            }
+            Ok(())
+        })?;
         self.warnings.extend(left_out);
         Ok(())
     }
@@ -197,29 +188,23 @@ impl<'a, 'b> Feed<'a, 'b> {
         (self.kept.unwrap_or_default(), self.warnings)
     }
 
-    fn note(&mut self, actions: &[Action], place: &str) {
-        for action in actions {
-            if let Action::Rejected { why, .. } = action {
-                self.warnings.push(format!("{place}: {why}"));
-            }
-        }
-    }
-}
-
-impl Receiver for Feed<'_, '_> {
-    fn wants(&self, whose: Whose) -> bool {
-        self.missing.wants(self.audit, whose)
-    }
-
-    fn take(&mut self, whose: Whose, place: String, receipts: &BlockReceipts) {
-        for block_hash in self.missing.blocks(self.audit, whose, &place, receipts) {
+    fn take(&mut self, whose: Whose, place: &str, receipts: &BlockReceipts) {
+        for block_hash in self.missing.blocks(self.audit, whose, place, receipts) {
             let actions = self.audit.handle(Event::Receipts { block_hash, receipts });
             if actions.iter().any(|action| matches!(action, Action::Settled { .. }))
                 && let Some(kept) = &mut self.kept
             {
                 kept.push((block_hash, receipts.clone()));
             }
-            self.note(&actions, &place);
+            self.note(&actions, place);
+        }
+    }
+
+    fn note(&mut self, actions: &[Action], place: &str) {
+        for action in actions {
+            if let Action::Rejected { why, .. } = action {
+                self.warnings.push(format!("{place}: {why}"));
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
 
 use evidence::Feed;
-pub(crate) use evidence::Kept;
+pub(crate) use evidence::read_wanted;
 
 use super::headers::Headers;
 use super::{logs, profile, query};
