@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use comfy_table::{Table, presets};
+use indicatif::HumanCount;
 use serde_json::Value;
 
 use crate::progress::above_status;
@@ -346,15 +347,7 @@ pub(crate) fn duration(duration: Duration) -> String {
 
 /// `36,000`.
 pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
-    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    HumanCount(number.try_into().unwrap_or(u64::MAX)).to_string()
 }
 
 /// `1 byte`, `2 bytes`.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use chainsieve::btc::bip37::session::{ADDRESS_POPULATION, PrivacyReport};
 use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
         return Err(anyhow!("{}: nothing to watch in it", path.display()));
     }
     if items.is_empty() {
-        return Err(UsageError("nothing to watch: give items, --file or -; see --help").into());
+        bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
     }
     let mut seen = HashSet::new();
     let distinct: Vec<_> = items

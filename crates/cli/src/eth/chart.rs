@@ -9,17 +9,10 @@ use crate::svg::{self, Drawing};
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) subtitle: String,
-    pub(crate) axis: Axis,
+    /// Whether points stand at seconds since 1970, not at numbers of blocks.
+    pub(crate) by_time: bool,
     /// Ascending, at least one.
     pub(crate) points: Vec<Point>,
-}
-
-/// What stands on the horizontal axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Axis {
-    Blocks,
-    /// Seconds since 1970.
-    Time,
 }
 
 /// Blocks that are drawn as one. Fills and rates from 0 to 1.
@@ -79,7 +72,7 @@ pub(crate) fn svg(chart: &Chart) -> String {
     out.text("text", (LEFT, 64.0), "start", &chart.subtitle);
     fills(&mut out, &chart.points, &scale);
     rates(&mut out, &chart.points, &scale);
-    let ticks = scale.ticks(chart.axis);
+    let ticks = if chart.by_time { scale.time_ticks() } else { scale.block_ticks() };
     for panel in [FILL_PANEL, RATE_PANEL] {
         out.line("axis", (LEFT, panel.bottom), (RIGHT, panel.bottom));
         for (x, label) in &ticks {
@@ -87,10 +80,7 @@ pub(crate) fn svg(chart: &Chart) -> String {
             out.text("text", (*x, panel.bottom + 20.0), "middle", label);
         }
     }
-    let what = match chart.axis {
-        Axis::Blocks => "block number",
-        Axis::Time => "time of the block (UTC)",
-    };
+    let what = if chart.by_time { "time of the block (UTC)" } else { "block number" };
     out.text("text", (LEFT.midpoint(RIGHT), HEIGHT - 22.0), "middle", what);
     out.finish()
 }
@@ -210,13 +200,6 @@ impl Scale {
     }
 
     /// Round places with their labels.
-    fn ticks(&self, axis: Axis) -> Vec<(f64, String)> {
-        match axis {
-            Axis::Blocks => self.block_ticks(),
-            Axis::Time => self.time_ticks(),
-        }
-    }
-
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a block's number")]
     fn block_ticks(&self) -> Vec<(f64, String)> {
         let rough = (self.last - self.first) / 7.0;
@@ -333,10 +316,10 @@ mod tests {
             vec![point(0.0, 1.0), point(1e18, 0.5)],
             (0..300).map(|x| point(f64::from(x) * 1e5, f64::from(x) / 300.0)).collect(),
         ] {
-            for axis in [Axis::Blocks, Axis::Time] {
+            for by_time in [false, true] {
                 let title = "<a & \"b\">\u{0}".to_owned();
                 let points = points.iter().map(|p| point(p.x, p.median)).collect();
-                let svg = svg(&Chart { title, subtitle: String::new(), axis, points });
+                let svg = svg(&Chart { title, subtitle: String::new(), by_time, points });
                 assert!(svg.contains("&lt;a &amp; &quot;b&quot;&gt;</title>"));
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
                 for (attribute, limit) in [(" x=\"", WIDTH), (" y=\"", HEIGHT), (" cx=\"", WIDTH)] {

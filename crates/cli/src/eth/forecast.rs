@@ -1,5 +1,6 @@
 //! `eth forecast`.
 
+use anyhow::bail;
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery};
 use chainsieve::simd::Backend;
@@ -18,7 +19,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     let reader = query::stdin_once(&args.query, &args.headers.headers)?;
     let query = query::read(&args.query, &reader)?;
     if matches!(query.blocks(), BlockSelection::AtHash(_)) {
-        return Err(UsageError("a query for one blockHash has nothing to forecast").into());
+        bail!(UsageError("a query for one blockHash has nothing to forecast"));
     }
     let (from, to) = query::bounds(&query);
     let mut forecast = Forecast::new(query.compile(Backend::best()));
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
         },
     )?;
     let Some((first, last)) = range else {
-        anyhow::bail!("none of the headers is in the range of blocks");
+        bail!("none of the headers is in the range of blocks");
     };
     query::check_coverage((first, last), (from, to))?;
     let clauses = query::clauses(&query);

@@ -26,7 +26,7 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
         None => from_flags(args, reader)?,
     };
     if (args.from.is_some() || args.to.is_some()) && is_at_hash(&query) {
-        return Err(UsageError("--from and --to don't go with a query for one blockHash").into());
+        bail!(UsageError("--from and --to don't go with a query for one blockHash"));
     }
     if let Some(from) = args.from {
         query = query.from_block(from);
@@ -38,7 +38,7 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
         && from > to
     {
         if args.from.is_some() && args.to.is_some() {
-            return Err(UsageError("--from is a later block than --to").into());
+            bail!(UsageError("--from is a later block than --to"));
         }
         bail!("the range begins at block {from} and ends before it, at {to}");
     }

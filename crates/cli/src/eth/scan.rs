@@ -157,15 +157,15 @@ impl Scan {
             }
             self.candidates += 1;
             let (number, hash) = (block.number, block.hash);
-            if json {
+            let line = if json {
                 let answer = if informative { "maybe" } else { "no_information" };
-                text += &json!({ "number": number, "hash": hash, "answer": answer }).to_string();
+                json!({ "number": number, "hash": hash, "answer": answer }).to_string()
             } else {
                 let answer = if informative { "maybe" } else { "says nothing" };
                 let fill = format!("{:.1} %", f64::from(bloom.count_ones().unwrap_or(0)) / 20.48);
-                text += &format!("{:<11}  {hash}  {fill:>7}  {answer}", grouped(number));
-            }
-            text.push('\n');
+                format!("{:<11}  {hash}  {fill:>7}  {answer}", grouped(number))
+            };
+            text.extend([&line, "\n"]);
         }
         text
     }

@@ -8,12 +8,12 @@ use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::header::HeaderView;
 use serde_json::{Value, json};
 
-use super::chart::{self, Axis, Chart, Point};
+use super::chart::{self, Chart, Point};
 use super::headers::Headers;
 use crate::args::eth::{Buckets, StatsArgs};
 use crate::calendar::Utc;
 use crate::input::{Reader, write};
-use crate::output::{Exit, Page, Report, count, grouped, share};
+use crate::output::{Exit, Page, Report, count, float, grouped, share};
 
 /// Rows of a table that still reads well.
 const ROWS: usize = 24;
@@ -264,14 +264,15 @@ fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page
     let fills = &total.fills;
     let mut notes = Vec::new();
     if fills.empty() > 0 {
-        notes.push(format!("{} without logs", count_of(fills.empty())));
+        notes.push(format!("{} without logs", count(fills.empty(), "block")));
     }
     let full = fills.uninformative() - total.without_filter;
     if full > 0 {
-        notes.push(format!("{} with every bit set", count_of(full)));
+        notes.push(format!("{} with every bit set", count(full, "block")));
     }
     if total.without_filter > 0 {
-        notes.push(format!("{} without a filter of 256 bytes", count_of(total.without_filter)));
+        let blocks = count(total.without_filter, "block");
+        notes.push(format!("{blocks} without a filter of 256 bytes"));
     }
     if !linked {
         notes.push("the headers are not one chain".into());
@@ -285,11 +286,6 @@ fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page
     page
 }
 
-fn count_of(blocks: u64) -> String {
-    count(blocks, "block")
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a chart is less exact")]
 fn chart(stats: &Stats, args: &StatsArgs, total: &Bucket) -> Chart {
     let by_month = args.by == Buckets::Month;
     let points = stats
@@ -297,9 +293,9 @@ fn chart(stats: &Stats, args: &StatsArgs, total: &Bucket) -> Chart {
         .iter()
         .map(|bucket| Point {
             x: if by_month {
-                f64::midpoint(bucket.first_time as f64, bucket.last_time as f64)
+                f64::midpoint(float(bucket.first_time), float(bucket.last_time))
             } else {
-                f64::midpoint(bucket.first as f64, bucket.last as f64)
+                f64::midpoint(float(bucket.first), float(bucket.last))
             },
             low: bucket.fills.quantile(0.1),
             median: bucket.fills.quantile(0.5),
@@ -316,5 +312,5 @@ fn chart(stats: &Stats, args: &StatsArgs, total: &Bucket) -> Chart {
         Utc::new(total.first_time).date(),
         Utc::new(total.last_time).date()
     );
-    Chart { title, subtitle, axis: if by_month { Axis::Time } else { Axis::Blocks }, points }
+    Chart { title, subtitle, by_time: by_month, points }
 }

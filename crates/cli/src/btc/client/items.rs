@@ -44,7 +44,7 @@ impl Items {
             Ok(alone.items.into_iter().map(|item| (item, text.to_owned())).collect())
         })?;
         if read.is_empty() {
-            return Err(UsageError("nothing to watch: give items, --file or -; see --help").into());
+            bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
         }
         // The same script may be written in two ways; a client counts it once.
         let mut known = std::collections::HashSet::new();

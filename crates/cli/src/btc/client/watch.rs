@@ -1,5 +1,6 @@
 //! `btc watch` and `btc rescan`.
 
+use anyhow::bail;
 use chainsieve_client::{Birthday, History, Protocol, WalletId};
 use serde_json::{Value, json};
 
@@ -33,7 +34,7 @@ pub(crate) fn rescan(args: &RescanArgs, json: bool) -> anyhow::Result<Report> {
     if let (Birthday::Height(from), Some(to)) = (args.from, args.to)
         && from > to
     {
-        return Err(UsageError("--from is greater than --to").into());
+        bail!(UsageError("--from is greater than --to"));
     }
     let &RescanArgs { ref look, from: first, to: last } = args;
     Job { look, first, last, once: true, is_rescan: true }.run(json)
@@ -43,7 +44,7 @@ impl Job<'_> {
     fn run(self, json: bool) -> anyhow::Result<Report> {
         let protocol = self.look.protocol;
         if protocol == Protocol::Bip37 && !self.look.trust.checkpoint.is_empty() {
-            return Err(UsageError("--checkpoint is for --protocol bip157").into());
+            bail!(UsageError("--checkpoint is for --protocol bip157"));
         }
         // A birthday says that nothing was used before; the start of a rescan does not.
         let is_complete = !self.is_rescan || self.first == Birthday::Height(0);

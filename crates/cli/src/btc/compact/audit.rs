@@ -37,10 +37,9 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     for_each_transaction(&reader, &args.prev_txs, |tx| transactions.push(tx))?;
     let said = prevout_scripts.filter(|_| !args.distrust_prevouts);
     if said.is_some() && !transactions.is_empty() {
-        return Err(UsageError(
-            "the block's JSON says which scripts it spends: with --prev-txs, add --distrust-prevouts",
-        )
-        .into());
+        bail!(UsageError(
+            "the block's JSON says which scripts it spends: with --prev-txs, add --distrust-prevouts"
+        ));
     }
     let said = said.map(|scripts| by_outpoint(&block, scripts)).transpose()?;
     let trusted = |outpoint: &OutPoint| said.as_ref()?.get(outpoint).cloned();

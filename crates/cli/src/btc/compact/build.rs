@@ -187,18 +187,15 @@ impl Build {
         if self.blocks == 0 && self.header.is_none() {
             let genesis = is_first.then_some(0);
             let Some(start) = args.height.or(height).or(genesis) else {
-                return Err(
-                    UsageError("the height of the first block is not known: --height").into()
-                );
+                bail!(UsageError("the height of the first block is not known: --height"));
             };
             if start == 0 && self.filter_header.is_none() {
                 self.filter_header = Some(FilterHeader::all_zeros());
             }
             if self.filter_header.is_none() && args.out.is_some() {
-                return Err(UsageError(
-                    "--previous-header: filter headers go on from that of the block before",
-                )
-                .into());
+                bail!(UsageError(
+                    "--previous-header: filter headers go on from that of the block before"
+                ));
             }
             (self.first, self.next) = (start, start);
             self.header = Some(Header {

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     if let (Some(from), Some(to)) = (args.from, args.to)
         && from > to
     {
-        return Err(UsageError("--from is greater than --to").into());
+        bail!(UsageError("--from is greater than --to"));
     }
     let reader = Reader::of(args.watch.items.iter())?;
     // Else what stands within the limit of the first index, but behind the range, would be missed.
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let range = Range(*range.start()..=end.max(*range.end()));
     let scripts = scripts::read(&args.watch, &range, &reader)?;
     if scripts.is_empty() {
-        return Err(UsageError("nothing to look for: give items, --file or -; see --help").into());
+        bail!(UsageError("nothing to look for: give items, --file or -; see --help"));
     }
     if let Some(threads) = args.threads {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
@@ -99,9 +99,7 @@ impl<'a> Look<'a> {
             }
         }
         if args.gap_limit.is_some() && ranged.is_empty() {
-            return Err(
-                UsageError("--gap-limit is for ranged descriptors, and none is given").into()
-            );
+            bail!(UsageError("--gap-limit is for ranged descriptors, and none is given"));
         }
         let watched = Watched { wallet, scripts, ranged, gap_limit: args.gap_limit };
         Ok(Self {

@@ -9,7 +9,7 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::protocol::default_port;
 use chainsieve::btc::server::{Added, Config, ServedChain};
@@ -31,10 +31,9 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     let network = args.network;
     let address = args.listen.unwrap_or_else(|| default_address(network));
     if !address.ip().is_loopback() && !args.listen_anywhere {
-        return Err(UsageError(
-            "--listen: other machines can reach this address; if they may, --listen-anywhere",
-        )
-        .into());
+        bail!(UsageError(
+            "--listen: other machines can reach this address; if they may, --listen-anywhere"
+        ));
     }
     ensure!(args.blocks.is_dir(), "{}: not a folder", named(&args.blocks));
     let log = Arc::new(Log::new(json, args.network));

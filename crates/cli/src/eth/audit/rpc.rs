@@ -5,7 +5,7 @@ use chainsieve::eth::audit::{Audit, AuditReport, Status};
 use chainsieve::eth::certificate::Certificate;
 use chainsieve::eth::provider::Difference;
 use chainsieve_provider::{Asking, Beside, Provider, Tip, Warning};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::compared;
 use super::evidence::Feed;
@@ -110,15 +110,7 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
         [first, second] => Some(Difference::new(first, second)),
         _ => None,
     };
-    let outcome = Outcome {
-        asking,
-        chain_of_user: profile::is_of_user(&args.trust),
-        hosts: &hosts,
-        from: &fetched.from,
-        warnings,
-        compared,
-    };
-    Ok(outcome.report(shown))
+    Ok(outcome(args, asking, (&hosts, &fetched.from), &warnings, compared.as_ref(), shown))
 }
 
 /// Whether a report proves anything by receipts, or that the answer is wrong.
@@ -186,78 +178,62 @@ fn certified(reports: &[AuditReport]) -> usize {
     reports.iter().position(|report| report.status() == Status::Complete).unwrap_or(0)
 }
 
-/// All that is said at the end.
-struct Outcome<'a> {
-    asking: &'a Asking,
-    /// The user said which chain it is.
-    chain_of_user: bool,
-    hosts: &'a [String],
-    /// Blocks whose receipts came from each provider.
-    from: &'a [u64],
-    warnings: Vec<String>,
-    compared: Option<Difference<'a>>,
-}
-
-impl Outcome<'_> {
-    fn report(&self, shown: Vec<Shown<'_>>) -> Report {
-        let mut page = Page::default();
-        page.warnings(&self.warnings);
-        let reports: Vec<Report> = shown.into_iter().map(Shown::report).collect();
-        let exits: Vec<Exit> = reports.iter().map(|report| report.exit).collect();
-        let exit = [Exit::Wrong, Exit::Undecided].into_iter().find(|exit| exits.contains(exit));
-        let mut audits = Vec::new();
-        for report in reports {
-            if !audits.is_empty() {
-                page.line("");
+/// All that is said at the end. Of one provider, the JSON is what an audit of files says, and more;
+/// of two, both are under `audits`.
+fn outcome(
+    args: &AuditArgs,
+    asking: &Asking,
+    (hosts, receipts_from): (&[String], &[u64]),
+    warnings: &[String],
+    compared: Option<&Difference<'_>>,
+    shown: Vec<Shown<'_>>,
+) -> Report {
+    let mut page = Page::default();
+    page.warnings(warnings);
+    let (mut exit, mut status) = (Exit::Yes, "complete");
+    let mut audits = Vec::new();
+    for report in shown.into_iter().map(Shown::report) {
+        match report.exit {
+            Exit::Wrong => (exit, status) = (Exit::Wrong, "wrong"),
+            Exit::Undecided if exit == Exit::Yes => {
+                (exit, status) = (Exit::Undecided, "undecided");
             }
-            page.append(report.page);
-            audits.push(report.json);
+            _ => {}
         }
-        if let Some(compared) = &self.compared {
+        if !audits.is_empty() {
             page.line("");
-            page.line(compared::words(compared));
-            compared::show(compared, &mut page);
         }
-        let json = self.json(audits, exit.unwrap_or(Exit::Yes));
-        Report { page, json, payload: None, exit: exit.unwrap_or(Exit::Yes) }
+        page.append(report.page);
+        audits.push(report.json);
     }
-
-    /// Of one provider, what an audit of files says, and more; of two, both under `audits`.
-    fn json(&self, mut audits: Vec<Value>, exit: Exit) -> Value {
-        let status = match exit {
-            Exit::Wrong => "wrong",
-            Exit::Undecided => "undecided",
-            _ => "complete",
-        };
-        let mut json = match (&self.compared, audits.pop()) {
-            (None, Some(only)) => only,
-            (_, last) => {
-                audits.extend(last);
-                json!({
-                    "status": status, "first": self.asking.asked.first,
-                    "last": self.asking.asked.last,
-                    "anchored_to": audits.first().map(|audit| audit["anchored_to"].clone()),
-                    "audits": audits, "compared": self.compared.as_ref().map(compared::json),
-                    "warnings": [],
-                })
-            }
-        };
-        let own = json["warnings"].as_array().cloned().unwrap_or_default();
-        json["warnings"] = self.warnings.iter().map(|warning| json!(warning)).chain(own).collect();
-        json["chain_id"] = json!(self.asking.chain_id);
-        json["chain_from"] = json!(if self.chain_of_user { "user" } else { "provider" });
-        let tip = &self.asking.tip;
-        json["anchor"] = if tip.is_missing { Value::Null } else { json!(tip.block) };
-        json["anchor_from"] = json!(if tip.is_own { "provider" } else { "user" });
-        json["anchor_agreed"] =
-            if tip.others.is_empty() { Value::Null } else { json!(tip.is_agreed()) };
-        json["finalized"] = json!(self.asking.asked.finalized);
-        let providers = LETTERS.iter().zip(self.hosts).zip(self.from);
-        json["providers"] = providers
-            .map(|((letter, host), from)| {
-                json!({ "name": letter, "host": host, "receipts_of_blocks": from })
-            })
-            .collect();
-        json
+    if let Some(compared) = compared {
+        page.line("");
+        page.line(compared::words(compared));
+        compared::show(compared, &mut page);
     }
+    let mut json = match compared {
+        None => audits.pop().unwrap_or_default(),
+        Some(compared) => json!({
+            "status": status, "first": asking.asked.first, "last": asking.asked.last,
+            "anchored_to": audits.first().map(|audit| audit["anchored_to"].clone()),
+            "audits": audits, "compared": compared::json(compared), "warnings": [],
+        }),
+    };
+    let own = json["warnings"].as_array().cloned().unwrap_or_default();
+    json["warnings"] = warnings.iter().map(|warning| json!(warning)).chain(own).collect();
+    json["chain_id"] = json!(asking.chain_id);
+    let chain_of_user = profile::is_of_user(&args.trust);
+    json["chain_from"] = json!(if chain_of_user { "user" } else { "provider" });
+    let tip = &asking.tip;
+    json["anchor"] = json!((!tip.is_missing).then_some(tip.block));
+    json["anchor_from"] = json!(if tip.is_own { "provider" } else { "user" });
+    json["anchor_agreed"] = json!((!tip.others.is_empty()).then(|| tip.is_agreed()));
+    json["finalized"] = json!(asking.asked.finalized);
+    let providers = LETTERS.iter().zip(hosts).zip(receipts_from);
+    json["providers"] = providers
+        .map(|((letter, host), from)| {
+            json!({ "name": letter, "host": host, "receipts_of_blocks": from })
+        })
+        .collect();
+    Report { page, json, payload: None, exit }
 }

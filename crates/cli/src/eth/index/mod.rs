@@ -123,10 +123,9 @@ fn size(path: &Path) -> anyhow::Result<u64> {
 /// The blocks that a query asks an index about.
 fn range(query: &LogQuery, index: &MappedIndex) -> anyhow::Result<RangeInclusive<u64>> {
     if matches!(query.blocks(), BlockSelection::AtHash(_)) {
-        return Err(UsageError(
-            "an index is asked by number: give --from and --to, not a query for one blockHash",
-        )
-        .into());
+        bail!(UsageError(
+            "an index is asked by number: give --from and --to, not a query for one blockHash"
+        ));
     }
     let (first, last) = numbers(index).into_inner();
     let (from, to) = super::query::bounds(query);
