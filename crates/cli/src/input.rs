@@ -1,6 +1,7 @@
 //! Bytes from the command line, from files and from standard input.
 
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
@@ -44,10 +45,10 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// A reader of these arguments, of which one at most is standard input.
-    pub(crate) fn of<'a>(
-        arguments: impl IntoIterator<Item = &'a String>,
+    pub(crate) fn of(
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self, UsageError> {
-        if arguments.into_iter().filter(|argument| *argument == "-").count() > 1 {
+        if arguments.into_iter().filter(|argument| argument.as_ref() == "-").count() > 1 {
             return Err(STDIN_TWICE);
         }
         Ok(Self::default())

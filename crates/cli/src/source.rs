@@ -5,15 +5,17 @@ use std::io::{self, BufRead, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use chainsieve::eth::files::{FileError, FileFormat, Input};
+use chainsieve::eth::files::Input;
 
 use crate::input::{decode_hex, shorten};
 
 /// A stream that knows its name and how far it was read.
 pub(crate) struct Source {
     name: String,
-    is_argument: bool,
-    input: Input<Bytes>,
+    /// Whether it is hex of the command line, decoded.
+    pub(crate) is_argument: bool,
+    /// What the library's readers of files take.
+    pub(crate) input: Input<Bytes>,
 }
 
 /// Where bytes come from.
@@ -66,34 +68,14 @@ impl Source {
         &self.name
     }
 
-    /// Whether it is hex of the command line, decoded.
-    pub(crate) fn is_argument(&self) -> bool {
-        self.is_argument
-    }
-
     /// How many bytes were read.
     pub(crate) fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// The next bytes without reading them; empty at the end.
-    pub(crate) fn peek(&mut self) -> anyhow::Result<&[u8]> {
-        Ok(self.input.fill_buf()?)
-    }
-
-    /// What it is written in.
-    pub(crate) fn format(&mut self) -> Result<FileFormat, FileError> {
-        self.input.format()
-    }
-
     /// Appends `count` bytes to `out`, or fewer if the source ends.
     pub(crate) fn append(&mut self, count: u64, out: &mut Vec<u8>) -> io::Result<u64> {
         self.take(count).read_to_end(out).map(|read| read as u64)
-    }
-
-    /// What the library's readers of files take.
-    pub(crate) fn into_input(self) -> Input<Bytes> {
-        self.input
     }
 }
 

@@ -19,22 +19,14 @@ use crate::output::{Exit, Page, Report, count, grouped};
 const ROWS: usize = 20;
 
 pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
-    let certificate_path = args.certificate.display().to_string();
-    let paths = args.receipts.iter().map(|path| path.display().to_string());
-    let others: Vec<String> = args
-        .headers
-        .iter()
-        .chain(&args.logs)
-        .cloned()
-        .chain(paths)
-        .chain([certificate_path.clone()])
-        .collect();
-    let reader = query::stdin_once(&args.query, &others)?;
+    let paths = args.receipts.iter().chain([&args.certificate]).map(AsRef::as_ref);
+    let files = args.headers.iter().chain(&args.logs).map(AsRef::as_ref);
+    let reader = query::stdin_once(&args.query, files.chain(paths))?;
     let query = query::read(&args.query, &reader)?;
     let blocks = blocks(&query)?;
     let profile = profile::read(&args.trust)?;
-    let anchors = profile::anchors(&args.trust);
-    let named = || format!("certificate, {certificate_path}");
+    let anchors = &args.trust.anchor;
+    let named = || format!("certificate, {}", args.certificate.display());
     let text = reader.text(&args.certificate)?;
     let certificate = Certificate::from_json(&text).with_context(named)?;
     let chain = if args.headers.is_empty() {
@@ -43,15 +35,9 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
         read_chain(&args.headers, args.format, query::bounds(&query).0, false)?.0
     };
     let semantics = args.query.semantics;
-    let trust = Trust { anchors: &anchors, profile: &profile, query: &query, semantics, blocks };
-    let question = Question {
-        chain: &chain,
-        anchors: &anchors,
-        query: &query,
-        blocks,
-        semantics,
-        profile: &profile,
-    };
+    let trust = Trust { anchors, profile: &profile, query: &query, semantics, blocks };
+    let question =
+        Question { chain: &chain, anchors, query: &query, blocks, semantics, profile: &profile };
     // Says of which blocks receipts are needed.
     let audit = Audit::new(question, &[])?;
     let (receipts, mut warnings) = read_wanted(&audit, &chain, &args.receipts)?;
@@ -81,7 +67,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     };
     if anchors.is_empty() {
         warnings.push("no --anchor: nothing is authentic, and nothing proven".into());
-    } else if chain.anchored_to(&anchors).is_none() {
+    } else if chain.anchored_to(anchors).is_none() {
         let none = "no header has the hash of an anchor: nothing is authentic, and nothing proven";
         warnings.push(none.into());
     }

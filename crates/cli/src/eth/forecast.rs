@@ -16,7 +16,7 @@ use crate::output::{Exit, Page, Report, bytes, estimate, float, grouped, share, 
 const SHOWN: usize = 8;
 
 pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
-    let reader = query::stdin_once(&args.query, &args.headers.headers)?;
+    let reader = query::stdin_once(&args.query, args.headers.headers.iter().map(AsRef::as_ref))?;
     let query = query::read(&args.query, &reader)?;
     if matches!(query.blocks(), BlockSelection::AtHash(_)) {
         bail!(UsageError("a query for one blockHash has nothing to forecast"));

@@ -120,7 +120,7 @@ impl Open {
     fn new(argument: &str, format: HeaderFormat) -> anyhow::Result<Self> {
         let source = Source::open(argument, "headers")?;
         let name = source.name().to_owned();
-        let input = source.into_input();
+        let input = source.input;
         let headers = match format {
             None => HeaderReader::new(input),
             Some(format) => HeaderReader::with_format(input, format),

@@ -18,7 +18,7 @@ pub(crate) fn read(arguments: &[String]) -> anyhow::Result<Vec<LocatedLog>> {
     for argument in arguments {
         let source = Source::open(argument, "logs")?;
         let name = format!("logs, {}", source.name());
-        let mut values = JsonValues::new(source.into_input(), MAX_VALUE);
+        let mut values = JsonValues::new(source.input, MAX_VALUE);
         let mut index = 0;
         while let Some(value) = values.next_value().with_context(|| name.clone())? {
             let place = || format!("{name}, line {}", value.line);

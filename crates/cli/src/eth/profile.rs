@@ -1,7 +1,6 @@
 //! What the user says of the chain.
 
 use anyhow::{Context as _, bail};
-use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::ChainProfile;
 
 use crate::args::UsageError;
@@ -60,9 +59,4 @@ pub(crate) fn of_provider(args: &TrustArgs, chain_id: u64) -> anyhow::Result<Cha
 /// Whether the user says which chain it is, or what it is like.
 pub(crate) fn is_of_user(args: &TrustArgs) -> bool {
     args.chain.is_some() || args.assume_bloom.is_some()
-}
-
-/// The trusted hashes.
-pub(crate) fn anchors(args: &TrustArgs) -> Vec<B256> {
-    args.anchor.iter().map(|anchor| anchor.0).collect()
 }

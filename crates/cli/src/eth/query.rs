@@ -1,6 +1,7 @@
 //! The query that flags or a file describe.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -172,19 +173,13 @@ pub(crate) fn check_coverage(
 
 /// Whether standard input is asked for more than once.
 pub(crate) fn stdin_once<'a>(
-    args: &QueryArgs,
-    others: impl IntoIterator<Item = &'a String>,
+    args: &'a QueryArgs,
+    others: impl IntoIterator<Item = &'a OsStr>,
 ) -> Result<Reader, UsageError> {
     let lists = [&args.address, &args.topic0, &args.topic1, &args.topic2, &args.topic3];
     let listed = lists.into_iter().flatten().filter_map(|value| value.strip_prefix('@'));
-    let all: Vec<String> = args
-        .query
-        .iter()
-        .map(|path| path.display().to_string())
-        .chain(listed.map(str::to_owned))
-        .chain(others.into_iter().cloned())
-        .collect();
-    Reader::of(&all)
+    let query = args.query.as_deref().map(AsRef::as_ref);
+    Reader::of(query.into_iter().chain(listed.map(OsStr::new)).chain(others))
 }
 
 /// The names of a query's clauses, in the order in which it is compiled, and their values.

@@ -88,7 +88,7 @@ fn read(path: &Path, take: &mut Take<'_>) -> anyhow::Result<()> {
             Some("-") => Source::open("-", "receipts")?,
             _ => Source::file(path)?,
         };
-        match source.format()? {
+        match source.input.format()? {
             FileFormat::Era => archive(source, &name, take),
             FileFormat::Json => json(source, &name, take),
             FileFormat::Hex => hex_lines(source, &name, take),
@@ -101,7 +101,7 @@ fn read(path: &Path, take: &mut Take<'_>) -> anyhow::Result<()> {
 
 /// Receipts by the position of their block in an archive.
 fn archive(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
-    let mut entries = BlockEntries::receipts(source.into_input());
+    let mut entries = BlockEntries::receipts(source.input);
     while let Some((number, entry)) = entries.next_entry()? {
         let (kind, place) = (entry.kind(), format!("byte {}", grouped(entry.offset())));
         let words = format!("{name}, {place}");
@@ -120,7 +120,7 @@ fn archive(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()
 
 /// Lists of receipts, one behind the other.
 fn rlp(mut source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
-    while !source.peek()?.is_empty() {
+    while !source.fill_buf()?.is_empty() {
         let at = source.offset();
         let mut list = Vec::new();
         source.append(1, &mut list)?;
@@ -207,7 +207,7 @@ struct Group {
 }
 
 fn json(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
-    let mut values = JsonValues::new(source.into_input(), MAX_JSON);
+    let mut values = JsonValues::new(source.input, MAX_JSON);
     let mut group = Group::default();
     while let Some(value) = values.next_value()? {
         value_of_json(&value, name, &mut group, take).map_err(|error| {

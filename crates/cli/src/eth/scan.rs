@@ -21,7 +21,7 @@ use crate::output::{Exit, Lines, Page, Report, float, grouped, share, span};
 use crate::stop::Stop;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
-    let reader = query::stdin_once(&args.query, &args.linked.headers)?;
+    let reader = query::stdin_once(&args.query, args.linked.headers.iter().map(AsRef::as_ref))?;
     let query = query::read(&args.query, &reader)?;
     if args.rpc.is_given() {
         return of_provider(args, &query, json);
@@ -52,9 +52,8 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
 /// The same with headers from a provider.
 fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<Report> {
     query::require_from(&args.query)?;
-    let anchors: Vec<B256> = args.anchor.iter().map(|anchor| anchor.0).collect();
     let (builder, _) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
-    let builder = builder.anchor(anchors);
+    let builder = builder.anchor(args.anchor.clone());
     let builder = if args.unfinalized { builder } else { builder.final_only() };
     let provider = builder.build()?;
     let mut found: Option<Scan> = None;
@@ -112,7 +111,7 @@ impl Scan {
             from: from.unwrap_or(0),
             to: to.unwrap_or(u64::MAX),
             at_hash,
-            anchors: args.anchor.iter().map(|anchor| anchor.0).collect(),
+            anchors: args.anchor.clone(),
             fills: FillHistogram::default(),
             first: None,
             last: None,

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};
 use clap::Args;
 
 use super::headers::{FORMATS, HeaderFormat, formats_help};
-use super::query::{Hash, QueryArgs};
+use super::query::{QueryArgs, hash};
 use super::rpc::RpcArgs;
 use crate::args::{Choice, choice};
 use crate::eth::rpc::Secret;
@@ -195,8 +196,8 @@ pub(crate) struct VerifyCertificateArgs {
 #[command(next_help_heading = "What you trust")]
 pub(crate) struct TrustArgs {
     /// The hash of a block that you trust to be on the chain; may be given again
-    #[arg(long, value_name = "HASH")]
-    pub(crate) anchor: Vec<Hash>,
+    #[arg(long, value_name = "HASH", value_parser = hash)]
+    pub(crate) anchor: Vec<B256>,
     /// The chain, by name or id: says what its headers commit to [default with --rpc: the id that
     /// the provider says]
     #[arg(long, value_name = "CHAIN")]

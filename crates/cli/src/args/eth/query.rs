@@ -1,7 +1,6 @@
 //! The query of `eth scan`, `forecast`, `audit` and `verify-certificate`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::Semantics;
@@ -104,17 +103,10 @@ fn bytes(text: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 /// A hash of a block.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Hash(pub(crate) B256);
-
-impl FromStr for Hash {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bytes = bytes(text).map_err(|error| format!("{error:#}"))?;
-        let hash = B256::try_from(bytes.as_slice());
-        hash.map(Self).map_err(|_| format!("{} bytes, and a hash has 32", bytes.len()))
-    }
+pub(crate) fn hash(text: &str) -> Result<B256, String> {
+    let bytes = bytes(text).map_err(|error| format!("{error:#}"))?;
+    B256::try_from(bytes.as_slice())
+        .map_err(|_| format!("{} bytes, and a hash has 32", bytes.len()))
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use chainsieve_provider::Endpoint;
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 
 use crate::args::UsageError;
 use crate::eth::rpc::Secret;
@@ -43,11 +44,8 @@ pub(crate) struct RpcArgs {
 }
 
 /// A whole number from `least` to `most`.
-fn count(least: usize, most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
-    move |text| {
-        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| format!("not a number from {least} to {most}"))
-    }
+fn count(least: u64, most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..=most)
 }
 
 impl RpcArgs {
@@ -59,33 +57,33 @@ impl RpcArgs {
     /// The one provider.
     pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
         match self.rpc.as_slice() {
-            [] => Err(UsageError("--rpc is missing: the URL of a provider").into()),
+            [] => bail!(MISSING),
             [url] => with_headers(url, &self.rpc_header),
-            _ => Err(UsageError("--rpc is given more than once").into()),
+            _ => bail!(UsageError("--rpc is given more than once")),
         }
     }
-}
 
-impl RpcArgs {
     /// One provider or two, the second with its own headers.
     pub(crate) fn endpoints(&self, headers_of_second: &[Secret]) -> anyhow::Result<Vec<Endpoint>> {
         match self.rpc.as_slice() {
-            [] => Err(UsageError("--rpc is missing: the URL of a provider").into()),
+            [] => bail!(MISSING),
             [_] if !headers_of_second.is_empty() => {
-                Err(UsageError("--rpc2-header without a second --rpc").into())
+                bail!(UsageError("--rpc2-header without a second --rpc"))
             }
-            [url] => Ok(vec![with_headers(url, &self.rpc_header)?]),
+            [_] => Ok(vec![self.endpoint()?]),
             [first, second] => Ok(vec![
                 with_headers(first, &self.rpc_header)?,
                 with_headers(second, headers_of_second)?,
             ]),
-            _ => Err(UsageError("--rpc is given more than twice").into()),
+            _ => bail!(UsageError("--rpc is given more than twice")),
         }
     }
 }
 
+const MISSING: UsageError = UsageError("--rpc is missing: the URL of a provider");
+
 /// A provider with its headers. No error repeats URL or header.
-pub(crate) fn with_headers(url: &Secret, headers: &[Secret]) -> anyhow::Result<Endpoint> {
+fn with_headers(url: &Secret, headers: &[Secret]) -> anyhow::Result<Endpoint> {
     let of_file = url.0.strip_prefix('@').map(fs::read_to_string).transpose();
     let of_file = of_file.map_err(|error| anyhow!("--rpc @…, a file with the URL: {error}"))?;
     let url = of_file.as_deref().unwrap_or(&url.0);

@@ -1,9 +1,10 @@
 //! `eth scan` and `eth forecast`.
 
+use chainsieve::alloy_primitives::B256;
 use clap::{Arg, Args};
 
 use super::headers::{FORMATS, HeaderFormat, formats_help};
-use super::query::{Hash, QueryArgs};
+use super::query::{QueryArgs, hash};
 use super::rpc::RpcArgs;
 use crate::args::choice;
 
@@ -48,8 +49,8 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     pub(crate) query: QueryArgs,
     /// The hash of a block that you trust to be on the chain; may be given again
-    #[arg(long, value_name = "HASH")]
-    pub(crate) anchor: Vec<Hash>,
+    #[arg(long, value_name = "HASH", value_parser = hash)]
+    pub(crate) anchor: Vec<B256>,
     /// Print counts only, not each candidate
     #[arg(long)]
     pub(crate) count: bool,

@@ -11,47 +11,37 @@ use crate::btc::compact::scripts;
 use crate::btc::watch::{Kind, address, check_descriptor_keys};
 use crate::input::{Reader, decode_hex, shorten};
 
-/// A wallet, and its items as they were typed.
-#[derive(Debug)]
-pub(super) struct Items {
-    pub(super) wallet: Wallet,
-    /// By the number of the item.
-    pub(super) names: Vec<String>,
-}
-
-impl Items {
-    /// The items of the command line.
-    pub(super) fn read(
-        args: &WatchArgs,
-        gap: u32,
-        protocol: Protocol,
-        birthday: Birthday,
-        history: History,
-    ) -> anyhow::Result<Self> {
-        let network = args.network;
-        let reader = Reader::of(args.items.iter())?;
-        let empty = Wallet { history, gap, ..Wallet::new(birthday, Vec::new()) };
-        let read = scripts::read_items(args, &reader, |kind, text| {
-            let item = item(kind, text, args, network, protocol)?;
-            let alone = Wallet { items: vec![item], ..empty.clone() };
-            if let Err(error) = alone.check(protocol) {
-                return Err(match kind {
-                    // Not shown in errors: it may hold a private key.
-                    Kind::Descriptor => error.cause.into(),
-                    kind => anyhow::Error::from(error.cause).context(name(kind, text)),
-                });
-            }
-            Ok(alone.items.into_iter().map(|item| (item, text.to_owned())).collect())
-        })?;
-        if read.is_empty() {
-            bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
+/// A wallet of the items of the command line, and these as they were typed.
+pub(super) fn read(
+    args: &WatchArgs,
+    gap: u32,
+    protocol: Protocol,
+    birthday: Birthday,
+    history: History,
+) -> anyhow::Result<(Wallet, Vec<String>)> {
+    let network = args.network;
+    let reader = Reader::of(args.items.iter())?;
+    let empty = Wallet { history, gap, ..Wallet::new(birthday, Vec::new()) };
+    let read = scripts::read_items(args, &reader, |kind, text| {
+        let item = item(kind, text, args, network, protocol)?;
+        let alone = Wallet { items: vec![item], ..empty.clone() };
+        if let Err(error) = alone.check(protocol) {
+            return Err(match kind {
+                // Not shown in errors: it may hold a private key.
+                Kind::Descriptor => error.cause.into(),
+                kind => anyhow::Error::from(error.cause).context(name(kind, text)),
+            });
         }
-        // The same script may be written in two ways; a client counts it once.
-        let mut known = std::collections::HashSet::new();
-        let distinct = read.into_iter().filter(|(item, _)| known.insert(item.clone()));
-        let (items, names) = distinct.unzip();
-        Ok(Self { wallet: Wallet { items, ..empty }, names })
+        Ok(alone.items.into_iter().map(|item| (item, text.to_owned())).collect())
+    })?;
+    if read.is_empty() {
+        bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
     }
+    // The same script may be written in two ways; a client counts it once.
+    let mut known = std::collections::HashSet::new();
+    let distinct = read.into_iter().filter(|(item, _)| known.insert(item.clone()));
+    let (items, names) = distinct.unzip();
+    Ok((Wallet { items, ..empty }, names))
 }
 
 fn name(kind: Kind, text: &str) -> String {

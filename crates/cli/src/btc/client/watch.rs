@@ -5,7 +5,7 @@ use chainsieve_client::{Birthday, History, Protocol, WalletId};
 use serde_json::{Value, json};
 
 use super::drive::{Ended, drive};
-use super::items::Items;
+use super::items;
 use super::lines::Printer;
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
 use super::{birthday_name, builder, start, trusting};
@@ -50,7 +50,7 @@ impl Job<'_> {
         let is_complete = !self.is_rescan || self.first == Birthday::Height(0);
         let history = if is_complete { History::Complete } else { History::Unknown };
         let (items, gap) = (&self.look.watch, self.look.gap);
-        let Items { wallet, names } = Items::read(items, gap, protocol, self.first, history)?;
+        let (wallet, names) = items::read(items, gap, protocol, self.first, history)?;
         stop::on_signals()?;
         let network = self.look.watch.network;
         // Other items are another wallet, which starts over.

@@ -43,7 +43,7 @@ pub(crate) fn for_each_block(
     };
     let first = first_character(&mut source).with_context(|| name.clone())?;
     match first {
-        _ if source.is_argument() => {
+        _ if source.is_argument => {
             // Hex on the command line is decoded already.
             let mut number = 0;
             read_raw(&mut source, &mut number, &mut take)
@@ -64,7 +64,7 @@ pub(crate) fn for_each_block(
 /// The first byte that is no white space, which a pipe may give long before the rest.
 fn first_character(source: &mut Source) -> anyhow::Result<Option<u8>> {
     loop {
-        let seen = source.peek()?;
+        let seen = source.fill_buf()?;
         match seen.iter().copied().find(|byte| !byte.is_ascii_whitespace()) {
             None if !seen.is_empty() => {
                 let white = seen.len();
@@ -77,7 +77,7 @@ fn first_character(source: &mut Source) -> anyhow::Result<Option<u8>> {
 
 /// Whether what is seen of the source is all hex and white space; raw blocks have zeros early.
 fn is_hex_text(source: &mut Source) -> anyhow::Result<bool> {
-    let seen = source.peek()?;
+    let seen = source.fill_buf()?;
     Ok(seen.iter().take(160).all(|byte| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace()))
 }
 
@@ -86,7 +86,7 @@ fn read_raw(
     number: &mut u64,
     take: &mut impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    while !source.peek()?.is_empty() {
+    while !source.fill_buf()?.is_empty() {
         *number += 1;
         let block = Block::consensus_decode(&mut FromStd::new(&mut *source))
             .context("not a block, or one that ends early")?;
@@ -120,7 +120,8 @@ fn read_json(
     mut source: Source,
     take: &mut impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let is_array = source.peek()?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    let is_array =
+        source.fill_buf()?.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if is_array {
         let documents: Vec<Value> =
             serde_json::from_reader(BufReader::new(&mut source)).context("JSON")?;

@@ -87,7 +87,7 @@ impl Build {
 
     /// Goes on behind the last filter of a file.
     fn go_on(&mut self, args: &BuildArgs, path: &Path) -> anyhow::Result<()> {
-        let (target, intact) = Target::append_to(path)?;
+        let (target, intact, cut) = Target::append_to(path)?;
         let header = intact.header;
         let magic = args.network.magic().to_bytes();
         ensure!(header.network_magic == magic, "filters of another network: see --network");
@@ -99,8 +99,8 @@ impl Build {
         self.last_block = intact.last_block;
         self.next = intact.next_height();
         self.first = self.next;
-        if target.cut() > 0 {
-            let cut = count(target.cut(), "byte");
+        if cut > 0 {
+            let cut = count(cut, "byte");
             self.warnings.push(format!(
                 "{cut} of a filter that was not written whole are replaced, from height {} on",
                 grouped(self.next)

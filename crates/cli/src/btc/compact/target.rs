@@ -23,12 +23,8 @@ pub(crate) struct Target {
 enum State {
     /// Not there yet.
     New,
-    /// There, with filters; behind them stand `cut` bytes of a record that was not written whole.
-    Old {
-        file: File,
-        intact: Intact,
-        cut: u64,
-    },
+    /// There, with filters; after them may be a part of a record.
+    Old(File, Intact),
     Open(Writer<BufWriter<File>>),
 }
 
@@ -44,11 +40,12 @@ impl Target {
         Ok(Self { path: path.to_owned(), state: State::New })
     }
 
-    /// A file with filters, and how much of it is intact.
+    /// A file with filters, how much of it is intact, and how many bytes of a record that was not
+    /// written whole the first filter replaces.
     ///
     /// Only a last record that was not written whole may stand behind: anything else is damage to
     /// what was whole, and to cut it off would lose what stands behind it.
-    pub(crate) fn append_to(path: &Path) -> anyhow::Result<(Self, Intact)> {
+    pub(crate) fn append_to(path: &Path) -> anyhow::Result<(Self, Intact, u64)> {
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         lock(&file)?;
         let (intact, damage) = BatchReader::new(BufReader::new(&file))?.recover()?;
@@ -64,15 +61,7 @@ impl Target {
                 intact.bytes
             ),
         };
-        Ok((Self { path: path.to_owned(), state: State::Old { file, intact, cut } }, intact))
-    }
-
-    /// The bytes that the first filter replaces, of a record that was not written whole.
-    pub(crate) fn cut(&self) -> u64 {
-        match self.state {
-            State::Old { cut, .. } => cut,
-            State::New | State::Open(_) => 0,
-        }
+        Ok((Self { path: path.to_owned(), state: State::Old(file, intact) }, intact, cut))
     }
 
     /// Appends a filter; it is in the file when this returns. `header` starts a new file.
@@ -91,7 +80,7 @@ impl Target {
                 self.state = State::Open(Writer::create(BufWriter::new(file), header)?);
                 return self.append(header, block_hash, content);
             }
-            State::Old { file, intact, .. } => {
+            State::Old(file, intact) => {
                 file.set_len(intact.bytes).with_context(|| named(path))?;
                 let writer = Writer::resume(BufWriter::new(file.try_clone()?), *intact);
                 self.state = State::Open(writer);

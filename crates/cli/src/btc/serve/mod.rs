@@ -4,13 +4,12 @@ mod folder;
 mod log;
 
 use std::cell::RefCell;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::ops::DerefMut;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail, ensure};
-use chainsieve::bitcoin::Network;
 use chainsieve::btc::protocol::default_port;
 use chainsieve::btc::server::{Added, Config, ServedChain};
 use chainsieve_client::testnode::NodeBuilder;
@@ -29,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     let network = args.network;
-    let address = args.listen.unwrap_or_else(|| default_address(network));
+    let address = args.listen.unwrap_or((Ipv4Addr::LOCALHOST, default_port(network)).into());
     if !address.ip().is_loopback() && !args.listen_anywhere {
         bail!(UsageError(
             "--listen: other machines can reach this address; if they may, --listen-anywhere"
@@ -85,10 +84,6 @@ fn report(chain: &ServedChain, connections: u64) -> Report {
     Report { page, json, payload: None, exit: Exit::YesAfterLines }
 }
 
-fn default_address(network: Network) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, default_port(network)).into()
-}
-
 /// Takes in what is new in the folder.
 struct Watcher {
     folder: Folder,
@@ -112,7 +107,8 @@ impl Watcher {
     where
         C: DerefMut<Target = ServedChain>,
     {
-        let now = u32::try_from(unix_time()).unwrap_or(u32::MAX);
+        let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u32::try_from(unix_time.as_secs()).unwrap_or(u32::MAX);
         let (mut linked, mut disconnected) = (0, 0);
         let News { transactions, complaints } = self.folder.poll(Instant::now(), |incoming| {
             let added = chain().add_block(incoming, now);
@@ -161,9 +157,4 @@ impl Watcher {
             self.complaint = complaint;
         }
     }
-}
-
-/// The time in Unix seconds.
-fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -166,10 +166,10 @@ impl<'a, 'b> Feed<'a, 'b> {
     }
 
     fn bodies(&mut self, mut source: Source) -> anyhow::Result<()> {
-        if source.format()? != FileFormat::Era {
+        if source.input.format()? != FileFormat::Era {
             bail!("neither an era1 nor an ere archive");
         }
-        let mut bodies = BlockEntries::bodies(source.into_input());
+        let mut bodies = BlockEntries::bodies(source.input);
         while let Some((number, entry)) = bodies.next_entry()? {
             let Some(&block_hash) = self.answered.get(&number) else { continue };
             let place = format!("byte {}", grouped(entry.offset()));

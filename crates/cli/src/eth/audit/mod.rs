@@ -1,6 +1,5 @@
 //! `eth audit`.
 
-mod compared;
 mod evidence;
 mod rpc;
 pub(crate) mod show;
@@ -29,25 +28,18 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     if args.rpc.is_given() {
         return rpc::run(args);
     }
-    let paths = args.receipts.iter().chain(&args.transactions);
-    let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
-    let files = args.headers.iter().chain(&args.logs).chain(&paths);
-    let reader = query::stdin_once(&args.query, files)?;
+    let paths = args.receipts.iter().chain(&args.transactions).map(AsRef::as_ref);
+    let files = args.headers.iter().chain(&args.logs).map(AsRef::as_ref);
+    let reader = query::stdin_once(&args.query, files.chain(paths))?;
     let query = query::read(&args.query, &reader)?;
     let profile = profile::read(&args.trust)?;
-    let anchors = profile::anchors(&args.trust);
+    let anchors = &args.trust.anchor;
     let (chain, rlp) = read_chain(&args.headers, args.format, query::bounds(&query).0, args.embed)?;
     let (query, blocks) = resolve(query, &args.query, &chain)?;
     let logs = logs::read(&args.logs)?;
     let semantics = args.query.semantics;
-    let question = Question {
-        chain: &chain,
-        anchors: &anchors,
-        query: &query,
-        blocks,
-        semantics,
-        profile: &profile,
-    };
+    let question =
+        Question { chain: &chain, anchors, query: &query, blocks, semantics, profile: &profile };
     let mut audit = Audit::new(question, &logs)?;
     let mut feed = Feed::new(&mut audit, &chain, &logs, args.embed);
     feed.receipts(&args.receipts)?;

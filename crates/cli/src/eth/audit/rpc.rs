@@ -3,13 +3,13 @@
 
 use chainsieve::eth::audit::{Audit, AuditReport, Status};
 use chainsieve::eth::certificate::Certificate;
+use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::provider::Difference;
 use chainsieve_provider::{Asking, Beside, Provider, Tip, Warning};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::compared;
 use super::evidence::Feed;
-use super::show::{Answered, Shown};
+use super::show::{Answered, LISTED, ROWS, Shown};
 use super::{issue, write_wanted};
 use crate::args::eth::AuditArgs;
 use crate::eth::rpc::{builder, in_words_of_the_command, words_of};
@@ -20,14 +20,13 @@ use crate::stop::Stop;
 const LETTERS: [&str; 2] = ["A", "B"];
 
 pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
-    let paths = args.receipts.iter().chain(&args.transactions);
-    let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
-    let reader = query::stdin_once(&args.query, &paths)?;
+    let paths = args.receipts.iter().chain(&args.transactions).map(AsRef::as_ref);
+    let reader = query::stdin_once(&args.query, paths)?;
     let query = query::read(&args.query, &reader)?;
     let endpoints = args.rpc.endpoints(&args.asking.rpc2_header)?;
     let (mut builder, _bar) = builder(&args.rpc, endpoints, Stop::new());
     builder = builder
-        .anchor(profile::anchors(&args.trust))
+        .anchor(args.trust.anchor.clone())
         .semantics(args.query.semantics)
         .max_headers(args.asking.max_headers)
         .max_receipts(args.asking.max_receipts);
@@ -208,15 +207,15 @@ fn outcome(
     }
     if let Some(compared) = compared {
         page.line("");
-        page.line(compared::words(compared));
-        compared::show(compared, &mut page);
+        page.line(difference_in_words(compared));
+        show_difference(compared, &mut page);
     }
     let mut json = match compared {
         None => audits.pop().unwrap_or_default(),
         Some(compared) => json!({
             "status": status, "first": asking.asked.first, "last": asking.asked.last,
             "anchored_to": audits.first().map(|audit| audit["anchored_to"].clone()),
-            "audits": audits, "compared": compared::json(compared), "warnings": [],
+            "audits": audits, "compared": difference_json(compared), "warnings": [],
         }),
     };
     let own = json["warnings"].as_array().cloned().unwrap_or_default();
@@ -236,4 +235,38 @@ fn outcome(
         })
         .collect();
     Report { page, json, payload: None, exit }
+}
+
+/// Two answers beside each other, in words.
+fn difference_in_words(difference: &Difference<'_>) -> String {
+    if difference.is_empty() {
+        return "A and B answer the same".into();
+    }
+    format!(
+        "A and B answer differently: {} of A alone, {} of B alone",
+        count(difference.only_first.len(), "log"),
+        count(difference.only_second.len(), "log")
+    )
+}
+
+fn show_difference(difference: &Difference<'_>, page: &mut Page) {
+    if difference.is_empty() {
+        return;
+    }
+    let both = [("A", &difference.only_first), ("B", &difference.only_second)];
+    let rows = both.into_iter().flat_map(|(letter, logs)| {
+        logs.iter().take(ROWS).map(move |log| {
+            let what = format!("log {} of {}", grouped(log.log_index), log.log.address);
+            vec![grouped(log.block_number), letter.to_owned(), what]
+        })
+    });
+    page.table(vec!["block", "of alone", "log"], rows.collect());
+}
+
+fn difference_json(difference: &Difference<'_>) -> Value {
+    let list = |logs: &[&LocatedLog]| json!(&logs[..logs.len().min(LISTED)]);
+    json!({
+        "same": difference.is_empty(), "only_a": list(&difference.only_first),
+        "only_b": list(&difference.only_second),
+    })
 }

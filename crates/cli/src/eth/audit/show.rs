@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::output::{Exit, Page, Report, count, grouped, span};
 
 /// Rows of a page.
-const ROWS: usize = 20;
-/// Undecided blocks that the JSON lists.
-const LISTED: usize = 1000;
+pub(super) const ROWS: usize = 20;
+/// Undecided blocks, or logs, that the JSON lists.
+pub(super) const LISTED: usize = 1000;
 
 /// All that the result is made of.
 pub(crate) struct Shown<'a> {

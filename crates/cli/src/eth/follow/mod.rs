@@ -16,7 +16,6 @@ use self::lines::{Format, Lines};
 use self::setup::{Setup, in_words_of_follow};
 use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
-use crate::eth::profile;
 use crate::eth::rpc::{Bar, builder};
 use crate::output::{self, Exit, Page, Report, count, duration, grouped, print_note};
 use crate::stop;
@@ -35,7 +34,7 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let stop = stop::on_signals()?;
     let (builder, bar) = builder(&args.rpc, vec![args.rpc.endpoint()?], stop.clone());
     let provider =
-        builder.anchor(profile::anchors(&args.trust)).semantics(args.query.semantics).build()?;
+        builder.anchor(args.trust.anchor.clone()).semantics(args.query.semantics).build()?;
     let began = Instant::now();
     let started = setup::set_up(args, &provider).and_then(|Setup { follow, warnings }| {
         Ok((follow.start().map_err(in_words_of_follow)?, warnings))
