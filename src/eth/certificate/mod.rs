@@ -186,14 +186,4 @@ impl Certificate {
     pub fn digest(&self) -> B256 {
         self.digest
     }
-
-    /// Whether headers are embedded.
-    pub fn has_headers(&self) -> bool {
-        self.headers.is_some()
-    }
-
-    /// Of how many blocks the receipts are embedded.
-    pub fn num_blocks_with_receipts(&self) -> usize {
-        self.receipts.len()
-    }
 }

@@ -4,7 +4,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ops::RangeInclusive;
 
 use alloy_trie::EMPTY_ROOT_HASH;
 use chainsieve_lanes::simd::Backend;
@@ -13,7 +12,7 @@ use super::anchors::Anchors;
 use super::blocks::{Block, Blocks, Work};
 use super::refused::Refused;
 use super::rules::Rules;
-use super::{AnswerError, Fault, receipts};
+use super::{AnswerError, Fault, Question, receipts};
 use crate::eth::chain_profile::{ReceiptsScope, Stretch};
 use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, HeaderChain};
 use crate::eth::receipts::BlockReceipts;
@@ -29,16 +28,8 @@ const RECEIPTS: u64 = 32 << 20;
 /// What the chain needs to go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Want {
-    /// Headers by number.
-    Headers(RangeInclusive<u64>),
-    /// Candidates of an index.
-    Candidates(RangeInclusive<u64>),
-    /// A header by hash, on a branch.
-    Header(BlockRef),
-    /// The header that has this number now.
-    Check(u64),
-    /// Receipts of these blocks.
-    Receipts(Vec<BlockRef>),
+    /// The answer to this.
+    Answer(Question),
     /// A newer head.
     Head,
     /// Nothing: the last block was delivered.
@@ -161,7 +152,7 @@ impl Chain {
 
     /// The number that the next block has.
     pub(super) fn next_number(&self) -> u64 {
-        self.blocks.last().map_or(self.rules.start, |last| last.number.saturating_add(1))
+        self.blocks.last().map_or(self.rules.subject.start, |last| last.number.saturating_add(1))
     }
 
     /// Whether everything that was asked for is delivered, and the chain is linked to an anchor
@@ -175,28 +166,30 @@ impl Chain {
 
     pub(super) fn want(&self) -> Want {
         if let Some(branch) = &self.branch {
-            return Want::Header(branch.next);
+            return Want::Answer(Question::Header(branch.next.hash));
         }
         if self.is_at_end() {
             return Want::End;
         }
         if let Some(number) = self.doubted {
-            return Want::Check(number);
+            return Want::Answer(Question::Headers(number..=number));
         }
         let receipts = self.wanted_receipts();
         if !receipts.is_empty() {
-            return Want::Receipts(receipts);
+            return Want::Answer(Question::Receipts(receipts));
         }
         let next = self.next_number();
         let last = self.last_of_interest();
         if let Some(indexed) = self.rules.index_to.map(|to| to.min(last)).filter(|&to| next <= to) {
-            return Want::Candidates(next..=indexed.min(next.saturating_add(INDEXED - 1)));
+            let last = indexed.min(next.saturating_add(INDEXED - 1));
+            return Want::Answer(Question::Candidates(next..=last));
         }
         let is_last = self.blocks.last().is_some_and(|block| block.number == u64::MAX);
         match self.head {
             // After the last number that there is comes none.
             Some(head) if head.number.min(last) >= next && !is_last => {
-                Want::Headers(next..=head.number.min(last).min(next.saturating_add(HEADERS - 1)))
+                let last = head.number.min(last).min(next.saturating_add(HEADERS - 1));
+                Want::Answer(Question::Headers(next..=last))
             }
             _ => Want::Head,
         }
@@ -326,6 +319,11 @@ impl Chain {
         }
     }
 
+    /// Whether the next header that comes is that of the block in doubt.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.doubted.is_some() && self.branch.is_none()
+    }
+
     /// Receipts of a block do not come. While they are waited for, a longer branch would go unseen.
     pub(super) fn doubt(&mut self, at: BlockRef) {
         self.doubted = self.blocks.has(at).then_some(at.number);
@@ -422,7 +420,7 @@ impl Chain {
     fn wants_receipts(&self, block: &ChainBlock<'_>, is_candidate: bool) -> bool {
         let to = self.rules.to.unwrap_or(u64::MAX);
         let proves_absence = self.rules.profile.at(block.number).bloom.proves_absence();
-        (self.rules.from..=to).contains(&block.number)
+        (self.rules.subject.from..=to).contains(&block.number)
             && (is_candidate || !proves_absence)
             && block.receipts_root != EMPTY_ROOT_HASH
     }
@@ -430,7 +428,7 @@ impl Chain {
     /// Whether receipts hold every log of the blocks that come next, up to this one.
     pub(super) fn is_every_log_in_receipts(&self, last: u64) -> bool {
         let next = self.blocks.last_delivered().map_or(0, |before| before.number.saturating_add(1));
-        let first = next.max(self.rules.from).min(last);
+        let first = next.max(self.rules.subject.from).min(last);
         let every_log = |stretch: &Stretch| stretch.receipts == ReceiptsScope::EveryLog;
         let profile = &self.rules.profile;
         let mut later = profile.stretches().iter().filter(|it| (first..=last).contains(&it.first));

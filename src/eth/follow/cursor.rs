@@ -10,9 +10,9 @@ use thiserror::Error;
 
 use super::blocks::{Block, Blocks, Work};
 use super::chain::{Batch, Chain, Reorg};
+use super::rules::Subject;
 use crate::eth::header::BlockRef;
 use crate::eth::log::LocatedLog;
-use crate::eth::log_query::Semantics;
 
 const VERSION: u32 = 1;
 
@@ -28,19 +28,6 @@ pub struct Cursor {
     pub(super) blocks: Vec<Block>,
     pub(super) reorg: Option<Reorg>,
     pub(super) anchored: Option<BlockRef>,
-}
-
-/// What a cursor is of: another follower may not go on with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Subject {
-    pub(super) chain_id: u64,
-    /// The query without its range, as `eth_getLogs` takes it; of several, the list of them.
-    pub(super) query: String,
-    pub(super) semantics: Semantics,
-    /// The first block that is linked.
-    pub(super) start: u64,
-    /// The first block whose logs are wanted.
-    pub(super) from: u64,
 }
 
 /// Why a text is not a cursor.
@@ -122,7 +109,7 @@ impl WireBlock {
 
 impl Cursor {
     /// What is to be stored before `upcoming` is given out, or when nothing is.
-    pub(super) fn before(chain: &Chain, subject: &Subject, upcoming: Option<Batch>) -> Self {
+    pub(super) fn before(chain: &Chain, upcoming: Option<Batch>) -> Self {
         let blocks = chain.blocks();
         let count = match upcoming {
             Some(Batch::Blocks(count)) => count,
@@ -133,7 +120,7 @@ impl Cursor {
         let unsure = pending.take_while(|(index, block)| *index < count || block.unsure);
         let unsure = unsure.map(|(_, block)| Block { unsure: true, ..block.clone() });
         Self {
-            subject: subject.clone(),
+            subject: chain.rules().subject.clone(),
             has_dropped: blocks.has_dropped(),
             blocks: sure.chain(unsure).collect(),
             reorg: chain.pending_reorg().cloned(),

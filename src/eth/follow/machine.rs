@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
-use alloc::{format, vec};
 use core::time::Duration;
 
 use alloy_primitives::B256;
@@ -13,9 +13,10 @@ use thiserror::Error;
 use super::anchors::Anchors;
 use super::blocks::Block;
 use super::chain::{Batch, Chain, Seen, Want};
-use super::cursor::{Cursor, Subject};
+use super::cursor::Cursor;
 use super::pace::Pace;
 use super::refused::Refused;
+use super::rules::Subject;
 use super::start::{Next, Start};
 use super::{
     Action, Answer, AnswerError, Config, Event, Failure, Fault, NextBlocks, Note, Question,
@@ -66,20 +67,6 @@ pub enum StartError {
     },
 }
 
-/// What a question is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    Start,
-    Head,
-    Finality,
-    Links,
-    Branch,
-    Check,
-    Receipts,
-    EachWay,
-    Candidates,
-}
-
 /// What is given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Delivery {
@@ -92,7 +79,7 @@ enum Delivery {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Waiting {
     Nothing,
-    Answer(Question, Purpose),
+    Answer(Question),
     Stored(StoreId, Delivery),
     Acknowledged(UpdateId, Delivery),
     Until(Duration),
@@ -103,15 +90,19 @@ enum Waiting {
 #[derive(Debug, Clone)]
 enum Stage {
     Starting(Start),
-    Following(Box<Chain>, Subject),
+    Following(Box<Chain>),
 }
+
+/// What became of an event.
+type Taken = Result<(), Box<Fault>>;
+
+/// Receipts of a block, as an answer has them.
+type FoundReceipts<'a> = Result<Option<&'a BlockReceipts>, Failure>;
 
 /// Follows the logs of a query: see the [module](crate::eth::follow).
 #[derive(Debug, Clone)]
 pub struct Follower {
     config: Config,
-    /// The query without its range, as `eth_getLogs` takes it; of several, the list of them.
-    query: String,
     stage: Stage,
     /// What an earlier run left, until it is taken up.
     left: Option<Cursor>,
@@ -131,6 +122,9 @@ pub struct Follower {
     saved_at: Duration,
     is_unsaved: bool,
     lag_reported: bool,
+    /// When the event came that is being handled, and what to do about it so far.
+    now: Duration,
+    actions: Vec<Action>,
 }
 
 impl Follower {
@@ -154,12 +148,10 @@ impl Follower {
             Some(BlockTag::Earliest) => BlockTag::Number(0),
             Some(tag) => tag,
         };
-        let queries = config.queries();
         if let Some(cursor) = &cursor {
-            check_subject(&cursor.subject, &config, &queries, from)?;
+            check_subject(&cursor.subject, &config, from)?;
         }
         Ok(Self {
-            query: to_json(&queries),
             stage: Stage::Starting(Start::new(from, to, cursor.as_ref())),
             left: cursor,
             started: None,
@@ -174,6 +166,8 @@ impl Follower {
             saved_at: Duration::ZERO,
             is_unsaved: false,
             lag_reported: false,
+            now: Duration::ZERO,
+            actions: Vec::new(),
             config,
         })
     }
@@ -199,7 +193,7 @@ impl Follower {
     fn chain(&self) -> Option<&Chain> {
         match &self.stage {
             Stage::Starting(_) => None,
-            Stage::Following(chain, _) => Some(chain),
+            Stage::Following(chain) => Some(chain),
         }
     }
 
@@ -236,15 +230,13 @@ impl Follower {
     /// # Cost
     /// A copy of the logs of the blocks that are kept.
     pub fn cursor(&self) -> Option<Cursor> {
-        let Stage::Following(chain, subject) = &self.stage else { return None };
-        let out = match self.waiting {
-            Waiting::Acknowledged(_, Delivery::Batch(batch)) => Some(batch),
-            _ => None,
+        let chain = self.chain()?;
+        let Waiting::Acknowledged(_, Delivery::Batch(batch)) = self.waiting else {
+            return Some(Cursor::before(chain, None));
         };
-        let Some(batch) = out else { return Some(Cursor::before(chain, subject, None)) };
         let mut chain = chain.clone();
         chain.settle(batch);
-        Some(Cursor::before(&chain, subject, None))
+        Some(Cursor::before(&chain, None))
     }
 
     /// Takes an event at the time `now`, and returns what to do, in order.
@@ -253,31 +245,26 @@ impl Follower {
     /// Hashing headers and receipts; stored cursors copy the logs of the blocks that are kept.
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
-        let mut actions = Vec::new();
         if self.waiting == Waiting::Ended {
-            return actions;
+            return Vec::new();
         }
-        let taken = self.take(event, now, &mut actions);
-        if let Err(fault) = taken.and_then(|()| self.go_on(now, &mut actions)) {
-            self.end(Err(*fault), now, &mut actions);
+        self.now = now;
+        let taken = self.take(event);
+        if let Err(fault) = taken.and_then(|()| self.go_on()) {
+            self.end(Err(*fault));
         }
-        actions
+        core::mem::take(&mut self.actions)
     }
 
-    fn take(
-        &mut self,
-        event: Event<'_>,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
+    fn take(&mut self, event: Event<'_>) -> Taken {
         match event {
             Event::Tick => {}
-            Event::Stop => self.end(Ok(()), now, actions),
+            Event::Stop => self.end(Ok(())),
             Event::Stored(id) => {
                 if let Waiting::Stored(awaited, delivery) = self.waiting
                     && id >= awaited
                 {
-                    self.deliver(delivery, actions);
+                    self.deliver(delivery);
                 }
             }
             Event::Acknowledged(id) => {
@@ -285,43 +272,35 @@ impl Follower {
                     && id == awaited
                 {
                     self.waiting = Waiting::Nothing;
-                    self.acknowledged(delivery, now, actions);
+                    self.acknowledged(delivery);
                 }
             }
             Event::Answer(id, answer) => {
                 if id.0 == self.last_question {
-                    self.on_answer(answer, now, actions)?;
+                    return self.on_answer(answer);
                 }
             }
         }
         Ok(())
     }
 
-    fn on_answer(
-        &mut self,
-        answer: Answer<'_>,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
+    fn on_answer(&mut self, answer: Answer<'_>) -> Taken {
         match answer {
-            Answer::Block(at) => self.on_block(at, now, actions)?,
-            Answer::Header(header) => self.on_header(header, now, actions)?,
-            Answer::Headers(headers) => self.on_headers(headers, now, actions)?,
-            Answer::Receipts(at, receipts) => self.on_receipts(at, receipts)?,
-            Answer::ReceiptsBy(method, receipts) => {
-                self.on_receipts_by(method, receipts, actions)?;
-            }
-            Answer::Candidates(headers, end) => self.on_candidates(headers, end, now, actions)?,
-            Answer::Complete => self.on_complete(None, now, actions)?,
-            Answer::Failed(failure) => self.on_complete(Some(failure), now, actions)?,
+            Answer::Block(at) => self.on_block(at),
+            Answer::Header(header) => self.on_header(header),
+            Answer::Headers(headers) => self.on_headers(headers),
+            Answer::Receipts(at, receipts) => self.on_receipts(at, receipts),
+            Answer::ReceiptsBy(method, receipts) => self.on_receipts_by(method, receipts),
+            Answer::Candidates(headers, end) => self.on_candidates(headers, end),
+            Answer::Complete => self.on_complete(None),
+            Answer::Failed(failure) => self.on_complete(Some(failure)),
         }
-        Ok(())
     }
 
-    /// The open question, which is no longer open.
-    fn answered(&mut self) -> Option<(Question, Purpose)> {
+    /// The open question if it is such a one, which is then no longer open.
+    fn answered(&mut self, is_such: impl Fn(&Question) -> bool) -> Option<Question> {
         match core::mem::replace(&mut self.waiting, Waiting::Nothing) {
-            Waiting::Answer(question, purpose) => Some((question, purpose)),
+            Waiting::Answer(question) if is_such(&question) => Some(question),
             other => {
                 self.waiting = other;
                 None
@@ -329,63 +308,54 @@ impl Follower {
         }
     }
 
-    fn on_block(
-        &mut self,
-        at: BlockRef,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
-        let Waiting::Answer(Question::Block(_) | Question::IndexedBlock(_), _) = self.waiting
-        else {
-            return Ok(());
-        };
-        let Some((question, purpose)) = self.answered() else { return Ok(()) };
+    fn note(&mut self, note: Note) {
+        self.actions.push(Action::Note(note));
+    }
+
+    fn on_block(&mut self, at: BlockRef) -> Taken {
+        let is_such = |it: &_| matches!(it, Question::Block(_) | Question::IndexedBlock(_));
+        let Some(question) = self.answered(is_such) else { return Ok(()) };
         match (&mut self.stage, question) {
-            (Stage::Starting(start), Question::Block(_)) => start.on_block(at),
             (Stage::Starting(start), Question::IndexedBlock(_)) => {
                 start.on_indexed(at, &self.config)?;
             }
-            (Stage::Following(chain, _), Question::Block(_)) if purpose == Purpose::Head => {
+            (Stage::Starting(start), _) => start.on_block(at),
+            (Stage::Following(chain), Question::Block(BlockTag::Finalized)) => {
+                self.pace.finality_came(true, self.now);
+                chain.on_finalized(at);
+            }
+            (Stage::Following(chain), _) => {
                 let before = chain.head();
                 self.pace.has_seen_head = true;
-                match chain.on_head(at) {
-                    Seen::Ahead => self.lag_reported = false,
+                let note = match chain.on_head(at) {
+                    Seen::Ahead => {
+                        self.lag_reported = false;
+                        None
+                    }
                     Seen::Lagging => {
                         let last = chain.blocks().last().unwrap_or(at);
-                        if !core::mem::replace(&mut self.lag_reported, true) {
-                            actions.push(Action::Note(Note::Lags { head: at, last }));
-                        }
+                        let was_reported = core::mem::replace(&mut self.lag_reported, true);
+                        (!was_reported).then_some(Note::Lags { head: at, last })
                     }
-                    Seen::Branch => actions.push(Action::Note(Note::Reorganization(at))),
-                }
+                    Seen::Branch => Some(Note::Reorganization(at)),
+                };
+                self.actions.extend(note.map(Action::Note));
                 if chain.want() == Want::Head {
                     // Nothing else is open that could have failed.
                     self.pace.went_well();
                 }
-                if before != Some(at) && self.pace.is_finality_due(now) {
-                    self.ask(Question::Block(BlockTag::Finalized), Purpose::Finality, actions);
+                if before != Some(at) && self.pace.is_finality_due(self.now) {
+                    self.ask(Question::Block(BlockTag::Finalized));
                 }
             }
-            (Stage::Following(chain, _), Question::Block(_)) => {
-                self.pace.finality_came(true, now);
-                chain.on_finalized(at);
-            }
-            (Stage::Following(..) | Stage::Starting(_), _) => {}
         }
         Ok(())
     }
 
-    fn on_header(
-        &mut self,
-        header: Option<&HeaderBuf>,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
-        let asked = match &self.waiting {
-            Waiting::Answer(Question::Header(hash), _) => *hash,
-            _ => return Ok(()),
-        };
-        let Some((question, _)) = self.answered() else { return Ok(()) };
+    fn on_header(&mut self, header: Option<&HeaderBuf>) -> Taken {
+        let is_such = |it: &_| matches!(it, Question::Header(_));
+        let Some(question) = self.answered(is_such) else { return Ok(()) };
+        let Question::Header(asked) = question else { return Ok(()) };
         let taken = match (&mut self.stage, header) {
             (Stage::Starting(_), None) => return Err(Box::new(Fault::NoAnchor(asked))),
             (Stage::Starting(start), Some(header)) => {
@@ -397,311 +367,240 @@ impl Follower {
                     Err(AnswerError::OtherBlock { asked, found }.into())
                 }
             }
-            (Stage::Following(chain, _), Some(header)) => chain.on_header(header),
+            (Stage::Following(chain), Some(header)) => chain.on_header(header),
             // Its own branch holds it.
-            (Stage::Following(..), None) => Err(AnswerError::Missing.into()),
+            (Stage::Following(_), None) => Err(AnswerError::Missing.into()),
         };
-        self.taken(taken, question, now, actions)
+        self.taken(taken, question)
     }
 
-    fn on_headers(
-        &mut self,
-        headers: &[HeaderBuf],
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
-        let Waiting::Answer(Question::Headers(_), purpose) = self.waiting else { return Ok(()) };
+    fn on_headers(&mut self, headers: &[HeaderBuf]) -> Taken {
+        let Waiting::Answer(Question::Headers(_)) = self.waiting else { return Ok(()) };
         let Some(first) = headers.first() else { return Ok(()) };
-        let taken = match (&mut self.stage, purpose) {
-            (Stage::Starting(start), _) => {
-                start.on_header(first, &self.config).map_err(Refused::Fault)
+        let (taken, may_grow) = match &mut self.stage {
+            Stage::Starting(start) => {
+                (start.on_header(first, &self.config).map_err(Refused::Fault), false)
             }
-            (Stage::Following(chain, _), Purpose::Check) => chain.on_check(first),
-            (Stage::Following(chain, _), _) => chain.on_headers(headers),
+            Stage::Following(chain) if chain.is_in_doubt() => (chain.on_check(first), false),
+            Stage::Following(chain) => (chain.on_headers(headers), true),
         };
         // One header is all of an answer, but where the chain grows. Where it has gone over to a
         // branch instead, what follows is of no use.
         let next = headers.last().map(|last| last.view().number().saturating_add(1));
-        let grows = self.next_number() == next;
-        if purpose == Purpose::Links && taken.is_ok() && grows {
+        if may_grow && taken.is_ok() && self.next_number() == next {
             self.came = true;
             return Ok(());
         }
-        match self.answered() {
-            Some((question, _)) => self.taken(taken, question, now, actions),
+        match self.answered(|_| true) {
+            Some(question) => self.taken(taken, question),
             None => Ok(()),
         }
     }
 
-    fn on_candidates(
-        &mut self,
-        headers: &[HeaderBuf],
-        end: BlockRef,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
-        let Waiting::Answer(Question::Candidates(asked), _) = &self.waiting else { return Ok(()) };
+    fn on_candidates(&mut self, headers: &[HeaderBuf], end: BlockRef) -> Taken {
+        let is_such = |it: &_| matches!(it, Question::Candidates(_));
+        let Some(question) = self.answered(is_such) else { return Ok(()) };
+        let Question::Candidates(asked) = &question else { return Ok(()) };
         let number = |header: &HeaderBuf| header.view().number();
         let are_in_order = headers.windows(2).all(|pair| number(&pair[0]) < number(&pair[1]));
         let are_in_range = headers.iter().all(|header| asked.contains(&number(header)))
             && asked.contains(&end.number)
             && headers.last().is_none_or(|last| number(last) <= end.number);
-        let Some((question, _)) = self.answered() else { return Ok(()) };
         if !are_in_order || !are_in_range {
-            return self.failed(question, AnswerError::OutOfRange, now, actions);
+            return self.failed(question, AnswerError::OutOfRange);
         }
-        if let Stage::Following(chain, _) = &mut self.stage {
+        if let Stage::Following(chain) = &mut self.stage {
             chain.on_index(headers, end);
             self.pace.went_well();
         }
         Ok(())
     }
 
-    fn on_receipts(
-        &mut self,
-        at: BlockRef,
-        receipts: Result<Option<&BlockReceipts>, Failure>,
-    ) -> Result<(), Box<Fault>> {
-        let Waiting::Answer(Question::Receipts(_), _) = self.waiting else { return Ok(()) };
-        match self.verify(at, receipts)? {
+    fn on_receipts(&mut self, at: BlockRef, receipts: FoundReceipts<'_>) -> Taken {
+        let Waiting::Answer(Question::Receipts(_)) = self.waiting else { return Ok(()) };
+        match self.verify(at, receipts) {
             Ok(()) => self.came = true,
             // Of several blocks the first counts.
-            Err(error) => {
-                self.wrong.get_or_insert((at, error));
+            Err(Refused::Answer(error)) => {
+                self.wrong.get_or_insert((at, *error));
             }
+            Err(Refused::Fault(fault)) => return Err(fault),
         }
         Ok(())
     }
 
-    fn on_receipts_by(
-        &mut self,
-        method: &str,
-        receipts: Result<Option<&BlockReceipts>, Failure>,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
-        let Waiting::Answer(Question::ReceiptsEachWay(at), _) = self.waiting else { return Ok(()) };
-        match self.verify(at, receipts)? {
+    fn on_receipts_by(&mut self, method: &str, receipts: FoundReceipts<'_>) -> Taken {
+        let Waiting::Answer(Question::ReceiptsEachWay(at)) = self.waiting else { return Ok(()) };
+        match self.verify(at, receipts) {
             Ok(()) => {
                 self.waiting = Waiting::Nothing;
                 self.pace.went_well();
                 if let Some((at, error)) = self.wrong.take() {
-                    let method = method.into();
-                    actions.push(Action::Note(Note::OtherMethod { at, error, method }));
+                    self.note(Note::OtherMethod { at, error, method: method.into() });
                 }
             }
-            Err(error) => {
-                self.wrong = Some((at, error));
+            Err(Refused::Answer(error)) => {
+                self.wrong = Some((at, *error));
                 self.method = Some(method.into());
             }
+            Err(Refused::Fault(fault)) => return Err(fault),
         }
         Ok(())
     }
 
     /// Takes receipts, if they are those of the block.
-    fn verify(
-        &mut self,
-        at: BlockRef,
-        receipts: Result<Option<&BlockReceipts>, Failure>,
-    ) -> Result<Result<(), AnswerError>, Box<Fault>> {
-        let Stage::Following(chain, _) = &mut self.stage else { return Ok(Ok(())) };
-        let taken = match receipts {
+    fn verify(&mut self, at: BlockRef, receipts: FoundReceipts<'_>) -> Result<(), Refused> {
+        let Stage::Following(chain) = &mut self.stage else { return Ok(()) };
+        match receipts {
             Ok(Some(receipts)) => chain.on_receipts(at, receipts),
-            Ok(None) => return Ok(Err(AnswerError::Missing)),
-            Err(failure) => return Ok(Err(AnswerError::Failed(failure))),
-        };
-        match taken {
-            Ok(()) => Ok(Ok(())),
-            Err(Refused::Answer(error)) => Ok(Err(*error)),
-            Err(Refused::Fault(fault)) => Err(fault),
+            Ok(None) => Err(AnswerError::Missing.into()),
+            Err(failure) => Err(AnswerError::Failed(failure).into()),
         }
     }
 
     /// No more comes of the open answer.
-    fn on_complete(
-        &mut self,
-        failure: Option<Failure>,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
-        let Some((question, purpose)) = self.answered() else { return Ok(()) };
+    fn on_complete(&mut self, failure: Option<Failure>) -> Taken {
+        let Some(question) = self.answered(|_| true) else { return Ok(()) };
         let came = core::mem::take(&mut self.came);
         let wrong = self.wrong.take();
-        let failure = failure.map(AnswerError::Failed);
-        match purpose {
-            Purpose::Finality => {
-                match failure {
-                    Some(AnswerError::Failed(failure)) if !failure.transient => {
-                        self.pace.finality_came(false, now);
-                        actions.push(Action::Note(Note::NoFinality(failure)));
-                    }
-                    // It is asked for again with the next head.
-                    _ => {}
+        let is_following = matches!(self.stage, Stage::Following(_));
+        let or_missing =
+            |failure: Option<_>| failure.map_or(AnswerError::Missing, AnswerError::Failed);
+        match question {
+            Question::Block(BlockTag::Finalized) if is_following => {
+                // Where the moment is at fault, it is asked for again with the next head.
+                if let Some(failure) = failure.filter(|failure| !failure.transient) {
+                    self.pace.finality_came(false, self.now);
+                    self.note(Note::NoFinality(failure));
                 }
                 Ok(())
             }
-            Purpose::Receipts => {
+            Question::Receipts(_) => {
                 if came {
                     self.pace.went_well();
                 }
                 match (wrong, failure) {
-                    (Some((at, error)), _) => self.wrong_receipts(at, error, now, actions),
-                    (None, Some(error)) => self.failed(question, error, now, actions),
-                    (None, None) => {
-                        if came {
-                            self.pace.all_receipts_came();
-                            return Ok(());
-                        }
-                        self.failed(question, AnswerError::Missing, now, actions)
+                    (Some((at, error)), _) => self.wrong_receipts(at, error),
+                    (None, None) if came => {
+                        self.pace.all_receipts_came();
+                        Ok(())
                     }
+                    (None, failure) => self.failed(question, or_missing(failure)),
                 }
             }
-            Purpose::EachWay => {
-                let Question::ReceiptsEachWay(at) = question else { return Ok(()) };
-                let error = wrong.map(|(_, error)| error).or(failure);
-                self.no_receipts(at, error.unwrap_or(AnswerError::Missing), now, actions)
+            Question::ReceiptsEachWay(at) => {
+                let error = wrong.map(|(_, error)| error);
+                self.no_receipts(at, error.unwrap_or_else(|| or_missing(failure)))
             }
-            Purpose::Links if came && failure.is_none() => {
+            Question::Headers(_) if came && failure.is_none() => {
                 self.pace.went_well();
                 Ok(())
             }
             // What was collected of a branch is as good as before.
-            Purpose::Head | Purpose::Candidates => {
-                let error = failure.unwrap_or(AnswerError::Missing);
-                self.failed(question, error, now, actions)
+            Question::Block(_) | Question::Candidates(_) => {
+                self.failed(question, or_missing(failure))
             }
-            _ => {
-                let error = failure.unwrap_or(AnswerError::Missing);
-                self.taken(Err(error.into()), question, now, actions)
-            }
+            _ => self.taken(Err(or_missing(failure).into()), question),
         }
     }
 
     /// What became of an answer.
-    fn taken(
-        &mut self,
-        taken: Result<(), Refused>,
-        question: Question,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
+    fn taken(&mut self, taken: Result<(), Refused>, question: Question) -> Taken {
         match taken {
             Ok(()) => Ok(()),
             Err(Refused::Fault(fault)) => Err(fault),
             Err(Refused::Answer(error)) => {
-                if let Stage::Following(chain, _) = &mut self.stage {
+                if let Stage::Following(chain) = &mut self.stage {
                     chain.forget_head();
                 }
-                self.failed(question, *error, now, actions)
+                self.failed(question, *error)
             }
         }
     }
 
     /// An answer failed: it is asked for again later, unless that has happened too often.
-    fn failed(
-        &mut self,
-        question: Question,
-        error: AnswerError,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
+    fn failed(&mut self, question: Question, error: AnswerError) -> Taken {
         let is_transient = matches!(&error, AnswerError::Failed(failure) if failure.transient);
         // Before anything is followed, what was asked for is wrong rather than the moment.
         if matches!(self.stage, Stage::Starting(_)) && !is_transient {
             return Err(Fault::GaveUp { question, error, tries: 1 }.into());
         }
-        match self.pace.failed(is_transient, now) {
+        match self.pace.failed(is_transient, self.now) {
             Ok(wait) => {
-                self.waiting = Waiting::Until(now.saturating_add(wait));
-                actions.push(Action::Note(Note::Failed { question, error, wait }));
+                self.ask_later(question, error, wait);
                 Ok(())
             }
             Err(tries) => Err(Fault::GaveUp { question, error, tries }.into()),
         }
     }
 
+    fn ask_later(&mut self, question: Question, error: AnswerError, wait: Duration) {
+        self.waiting = Waiting::Until(self.now.saturating_add(wait));
+        self.note(Note::Failed { question, error, wait });
+    }
+
     /// Receipts of a block did not come, or are not the block's.
-    fn wrong_receipts(
-        &mut self,
-        at: BlockRef,
-        error: AnswerError,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
+    fn wrong_receipts(&mut self, at: BlockRef, error: AnswerError) -> Taken {
         if matches!(&error, AnswerError::Failed(failure) if failure.transient) {
-            return self.failed(Question::Receipts([at].into()), error, now, actions);
+            return self.failed(Question::Receipts([at].into()), error);
         }
         if self.pace.wrong_receipts(at.hash) > 1 {
             // The method may be at fault.
-            self.ask(Question::ReceiptsEachWay(at), Purpose::EachWay, actions);
+            self.ask(Question::ReceiptsEachWay(at));
             self.wrong = Some((at, error));
             return Ok(());
         }
-        self.no_receipts(at, error, now, actions)
+        self.no_receipts(at, error)
     }
 
     /// No method gave the receipts of a block.
-    fn no_receipts(
-        &mut self,
-        at: BlockRef,
-        error: AnswerError,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Box<Fault>> {
+    fn no_receipts(&mut self, at: BlockRef, error: AnswerError) -> Taken {
         let tries = self.pace.tries_of(at.hash);
         if tries >= self.config.tries {
             let method = self.method.take();
             return Err(Fault::NoReceipts { at, error, method, tries }.into());
         }
-        let wait = self.pace.wait(now);
-        self.waiting = Waiting::Until(now.saturating_add(wait));
-        let question = Question::Receipts([at].into());
-        actions.push(Action::Note(Note::Failed { question, error, wait }));
-        if let Stage::Following(chain, _) = &mut self.stage {
+        let wait = self.pace.wait(self.now);
+        self.ask_later(Question::Receipts([at].into()), error, wait);
+        if let Stage::Following(chain) = &mut self.stage {
             chain.doubt(at);
         }
         Ok(())
     }
 
-    fn ask(&mut self, question: Question, purpose: Purpose, actions: &mut Vec<Action>) {
+    fn ask(&mut self, question: Question) {
         self.came = false;
         self.wrong = None;
         self.method = None;
         self.last_question += 1;
-        actions.push(Action::Ask(QuestionId(self.last_question), question.clone()));
-        self.waiting = Waiting::Answer(question, purpose);
+        self.actions.push(Action::Ask(QuestionId(self.last_question), question.clone()));
+        self.waiting = Waiting::Answer(question);
     }
 
-    fn go_on(&mut self, now: Duration, actions: &mut Vec<Action>) -> Result<(), Box<Fault>> {
+    fn go_on(&mut self) -> Taken {
         if let Waiting::Until(at) = self.waiting
-            && now >= at
+            && self.now >= at
         {
             self.waiting = Waiting::Nothing;
         }
         while self.waiting == Waiting::Nothing {
             match &mut self.stage {
                 Stage::Starting(start) => match start.next(&self.config)? {
-                    Next::Ask(question) => self.ask(question, Purpose::Start, actions),
-                    Next::Note(note) => actions.push(Action::Note(note)),
-                    Next::Done => self.start(actions)?,
+                    Next::Ask(question) => self.ask(question),
+                    Next::Note(note) => self.note(note),
+                    Next::Done => self.start()?,
                 },
-                Stage::Following(..) => self.follow(now, actions),
+                Stage::Following(_) => self.follow(),
             }
         }
         Ok(())
     }
 
     /// All is known: what an earlier run left is taken up, and what is followed is stored.
-    fn start(&mut self, actions: &mut Vec<Action>) -> Result<(), Box<Fault>> {
+    fn start(&mut self) -> Taken {
         let Stage::Starting(start) = &self.stage else { return Ok(()) };
         let left = self.left.take();
         let rules = start.rules(&self.config, left.as_ref().map(|left| &left.subject));
-        let subject = Subject {
-            chain_id: self.config.chain_id,
-            query: self.query.clone(),
-            semantics: self.config.semantics,
-            start: rules.start,
-            from: rules.from,
-        };
         let is_first = left.is_none();
         let (reorg, anchored) =
             left.as_ref().map_or((None, None), |left| (left.reorg.clone(), left.anchored));
@@ -712,7 +611,7 @@ impl Follower {
             anchors.hold(anchor);
         }
         for anchor in anchors.linked().to_vec() {
-            if anchor.number < rules.start || Some(anchor.number) <= last {
+            if anchor.number < rules.subject.start || Some(anchor.number) <= last {
                 match blocks.get(anchor.number) {
                     Some(block) if block.at != anchor => {
                         let (found, of) = (block.at.hash, Source::Cursor);
@@ -720,81 +619,77 @@ impl Follower {
                     }
                     Some(_) => anchors.hold(anchor),
                     None if anchored == Some(anchor) => anchors.hold(anchor),
-                    None => actions.push(Action::Note(Note::AnchorNotCompared(anchor))),
+                    None => self.actions.push(Action::Note(Note::AnchorNotCompared(anchor))),
                 }
             }
         }
         let chain = Chain::resume(rules, blocks, reorg, anchors);
-        let started = Delivery::Started;
-        let cursor = Cursor::before(&chain, &subject, None);
-        let update = started_update(&chain, start.anchors());
-        self.started = Some(update);
-        self.stage = Stage::Following(Box::new(chain), subject);
+        self.started = Some(started_update(&chain, start.anchors()));
+        self.stage = Stage::Following(Box::new(chain));
         // A later run would find another head, and leave out the blocks between.
         if is_first && self.config.stored {
-            let id = self.store(cursor, actions);
-            self.waiting = Waiting::Stored(id, started);
+            self.store_before(Delivery::Started);
         } else {
-            self.deliver(started, actions);
+            self.deliver(Delivery::Started);
         }
         Ok(())
     }
 
     /// The next step of a chain that is followed.
-    fn follow(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        let Stage::Following(chain, subject) = &mut self.stage else { return };
+    fn follow(&mut self) {
+        let Stage::Following(chain) = &mut self.stage else { return };
         let batch = chain.batch();
         // What left the chain is taken back before the rest is said to be authentic.
         if chain.anchors().is_unreported() && batch != Some(Batch::Reorg) {
-            return self.deliver(Delivery::Anchored, actions);
+            return self.deliver(Delivery::Anchored);
         }
         if let Some(batch) = batch {
             let delivery = Delivery::Batch(batch);
-            if self.config.stored && matters(chain, batch) {
-                let cursor = Cursor::before(chain, subject, Some(batch));
-                let id = self.store(cursor, actions);
-                self.saved_at = now;
-                self.is_unsaved = false;
-                self.waiting = Waiting::Stored(id, delivery);
+            return if self.config.stored && matters(chain, batch) {
+                self.store_before(delivery);
             } else {
-                self.deliver(delivery, actions);
-            }
-            return;
+                self.deliver(delivery);
+            };
         }
         if chain.is_at_end() {
-            return self.end(Ok(()), now, actions);
+            return self.end(Ok(()));
         }
-        if self.pace.poll(now) {
-            return self.ask(Question::Block(BlockTag::Latest), Purpose::Head, actions);
+        if self.pace.poll(self.now) {
+            return self.ask(Question::Block(BlockTag::Latest));
         }
-        let (question, purpose) = match chain.want() {
-            Want::End => return self.end(Ok(()), now, actions),
-            Want::Head if self.pace.has_seen_head && self.config.once => {
-                return self.end(Ok(()), now, actions);
-            }
+        match chain.want() {
+            Want::End => self.end(Ok(())),
+            Want::Head if self.pace.has_seen_head && self.config.once => self.end(Ok(())),
             Want::Head => {
                 self.pace.has_seen_head = false;
                 self.waiting = Waiting::Until(self.pace.poll_at());
-                return;
             }
-            Want::Headers(numbers) => (Question::Headers(numbers), Purpose::Links),
-            Want::Candidates(numbers) => (Question::Candidates(numbers), Purpose::Candidates),
-            Want::Header(at) => (Question::Header(at.hash), Purpose::Branch),
-            Want::Check(number) => (Question::Headers(number..=number), Purpose::Check),
-            Want::Receipts(blocks) => (Question::Receipts(blocks), Purpose::Receipts),
-        };
-        self.ask(question, purpose, actions);
+            Want::Answer(question) => self.ask(question),
+        }
     }
 
-    fn store(&mut self, cursor: Cursor, actions: &mut Vec<Action>) -> StoreId {
+    fn store(&mut self, cursor: Cursor) -> StoreId {
         self.last_store += 1;
         let id = StoreId(self.last_store);
-        actions.push(Action::Store(id, cursor));
+        self.actions.push(Action::Store(id, cursor));
+        self.saved_at = self.now;
+        self.is_unsaved = false;
         id
     }
 
-    fn deliver(&mut self, delivery: Delivery, actions: &mut Vec<Action>) {
-        let Stage::Following(chain, _) = &mut self.stage else { return };
+    /// Stores what a later run needs before something is given out.
+    fn store_before(&mut self, delivery: Delivery) {
+        let Stage::Following(chain) = &self.stage else { return };
+        let upcoming = match delivery {
+            Delivery::Batch(batch) => Some(batch),
+            Delivery::Started | Delivery::Anchored => None,
+        };
+        let cursor = Cursor::before(chain, upcoming);
+        self.waiting = Waiting::Stored(self.store(cursor), delivery);
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        let Stage::Following(chain) = &mut self.stage else { return };
         let update = match delivery {
             Delivery::Started => self.started.take().map(Update::Started),
             Delivery::Anchored => chain.anchors_mut().take_unreported().map(Update::Anchored),
@@ -803,47 +698,34 @@ impl Follower {
         let Some(update) = update else { return };
         self.last_update += 1;
         let id = UpdateId(self.last_update);
-        actions.push(Action::Update(id, update));
+        self.actions.push(Action::Update(id, update));
         self.waiting = Waiting::Acknowledged(id, delivery);
     }
 
-    fn acknowledged(&mut self, delivery: Delivery, now: Duration, actions: &mut Vec<Action>) {
-        let Stage::Following(chain, subject) = &mut self.stage else { return };
+    fn acknowledged(&mut self, delivery: Delivery) {
+        let Stage::Following(chain) = &mut self.stage else { return };
         let Delivery::Batch(batch) = delivery else { return };
         let matters = matters(chain, batch);
         chain.settle(batch);
         self.is_unsaved = self.config.stored;
-        let is_due = now.saturating_sub(self.saved_at) >= SAVE_AFTER;
+        let is_due = self.now.saturating_sub(self.saved_at) >= SAVE_AFTER;
         if self.config.stored && (matters || is_due) {
-            let cursor = Cursor::before(chain, subject, None);
-            self.store(cursor, actions);
-            self.saved_at = now;
-            self.is_unsaved = false;
+            let cursor = Cursor::before(chain, None);
+            self.store(cursor);
         }
     }
 
     /// The last action. What was acknowledged is stored, however it ended.
-    fn end(&mut self, ended: Result<(), Fault>, now: Duration, actions: &mut Vec<Action>) {
-        if let Stage::Following(chain, subject) = &self.stage
+    fn end(&mut self, ended: Result<(), Fault>) {
+        if let Stage::Following(chain) = &self.stage
             && self.is_unsaved
         {
             // Of a batch that is out and matters, what was stored before it stays.
-            let cursor = Cursor::before(chain, subject, None);
-            self.store(cursor, actions);
-            self.saved_at = now;
-            self.is_unsaved = false;
+            let cursor = Cursor::before(chain, None);
+            self.store(cursor);
         }
         self.waiting = Waiting::Ended;
-        actions.push(Action::End(ended));
-    }
-}
-
-/// The queries of a cursor: an object, or a list of several.
-fn to_json(queries: &[LogQuery]) -> String {
-    let queries: Vec<String> = queries.iter().map(LogQuery::to_json).collect();
-    match queries.as_slice() {
-        [query] => query.clone(),
-        queries => format!("[{}]", queries.join(",")),
+        self.actions.push(Action::End(ended));
     }
 }
 
@@ -857,12 +739,7 @@ fn queries_of_json(json: &str, semantics: Semantics) -> Option<Vec<LogQuery>> {
 }
 
 /// Whether an earlier run followed the same.
-fn check_subject(
-    left: &Subject,
-    config: &Config,
-    queries: &[LogQuery],
-    from: BlockTag,
-) -> Result<(), StartError> {
+fn check_subject(left: &Subject, config: &Config, from: BlockTag) -> Result<(), StartError> {
     if left.chain_id != config.chain_id {
         let (cursor, chain) = (left.chain_id, config.chain_id);
         return Err(StartError::OtherChain { cursor, chain });
@@ -870,7 +747,7 @@ fn check_subject(
     if left.semantics != config.semantics {
         return Err(StartError::OtherSemantics(left.semantics));
     }
-    if queries_of_json(&left.query, left.semantics).as_deref() != Some(queries) {
+    if queries_of_json(&left.query, left.semantics) != Some(config.queries()) {
         return Err(StartError::OtherQuery(left.query.clone()));
     }
     match from {
@@ -884,8 +761,8 @@ fn check_subject(
 fn started_update(chain: &Chain, anchors: &[BlockRef]) -> Started {
     let rules = chain.rules();
     Started {
-        start: rules.start,
-        from: rules.from,
+        start: rules.subject.start,
+        from: rules.subject.from,
         to: rules.to,
         resumed: chain.blocks().last_delivered(),
         anchors: anchors.to_vec(),
@@ -912,7 +789,7 @@ fn batch_update(chain: &Chain, batch: Batch) -> Option<Update> {
                 let logs = block.logs().iter().rev().cloned();
                 logs.map(|log| LocatedLog { removed: true, ..log }).collect::<Vec<_>>()
             };
-            let from = chain.rules().from;
+            let from = chain.rules().subject.from;
             Some(Update::Removed(Removed {
                 ancestor: reorg.ancestor,
                 blocks: reorg.removed.len(),

@@ -45,6 +45,7 @@ pub(super) fn logs(
     {
         return Err(Fault::Unsound { at, log_index }.into());
     }
-    let wants = |log: &Log| rules.queries.iter().any(|query| query.matches(log, rules.semantics));
+    let semantics = rules.subject.semantics;
+    let wants = |log: &Log| rules.queries.iter().any(|query| query.matches(log, semantics));
     Ok(verified.in_block(at, wanted.timestamp).logs_matching(wants).collect())
 }

@@ -2,14 +2,16 @@
 //! anchors, the index, the provider and an earlier run are of one chain.
 
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::cursor::{Cursor, Subject};
-use super::rules::Rules;
+use super::cursor::Cursor;
+use super::rules::{Rules, Subject};
 use super::{Config, Fault, Indexed, Note, Question, Source};
 use crate::eth::chain_profile::Stretch;
 use crate::eth::header::{BlockRef, HeaderBuf};
-use crate::eth::log_query::BlockTag;
+use crate::eth::log_query::{BlockTag, LogQuery};
 
 /// What is known so far.
 #[derive(Debug, Clone)]
@@ -175,16 +177,31 @@ impl Start {
         let index_to = self.index(config).map(|index| index.last.number);
         let anchors = self.linked_anchors(config);
         let lowest = anchors.iter().map(|anchor| anchor.number).fold(from, u64::min);
-        Rules {
-            queries: config.queries(),
+        let queries = config.queries();
+        let subject = Subject {
+            chain_id: config.chain_id,
+            query: to_json(&queries),
             semantics: config.semantics,
-            profile: config.profile.clone(),
             start: left.map_or(lowest, |left| left.start),
             from,
+        };
+        Rules {
+            queries,
+            subject,
+            profile: config.profile.clone(),
             to: self.to,
             confirmations: config.confirmations,
             keep: config.keep,
             index_to,
         }
+    }
+}
+
+/// The queries of a cursor: an object, or a list of several.
+fn to_json(queries: &[LogQuery]) -> String {
+    let queries: Vec<String> = queries.iter().map(LogQuery::to_json).collect();
+    match queries.as_slice() {
+        [query] => query.clone(),
+        queries => format!("[{}]", queries.join(",")),
     }
 }

@@ -37,22 +37,9 @@ impl VerifiedReceipts<'_> {
     ///
     /// Costs about as much as [`verify`](super::BlockReceipts::verify).
     pub fn proof(&self, transaction_index: u64) -> Option<ReceiptProof> {
-        let receipts = self.receipts();
-        if transaction_index >= receipts.len() as u64 {
-            return None;
-        }
-        let key = key(transaction_index);
-        let retainer = ProofRetainer::from_iter([key]);
-        let mut trie = HashBuilder::default().with_proof_retainer(retainer);
-        receipts.add_leaves(&Blooms::of(Backend::best(), receipts), &mut trie);
-        trie.root();
-        let nodes = trie.take_proof_nodes().matching_nodes_sorted(&key);
-        let nodes = nodes.into_iter().map(|(_, node)| node).collect();
-        Some(ReceiptProof { transaction_index, nodes })
+        self.proofs(&[transaction_index]).pop()
     }
-}
 
-impl VerifiedReceipts<'_> {
     /// The proofs of several receipts, in the order of the indices; those of none are left out.
     ///
     /// Costs about as much as one [`proof`](Self::proof), however many they are.
