@@ -122,7 +122,7 @@ impl ChainProfile {
     /// [`receipts`](crate::eth::receipts) don't read: a block with one stays undecided if its
     /// filter does not rule a log out.
     pub fn of_chain_id(chain_id: u64) -> Option<Self> {
-        KNOWN.iter().find(|known| known.ids.contains(&chain_id)).map(Known::profile)
+        KNOWN.iter().find(|known| known.1 == chain_id).map(Known::profile)
     }
 
     /// The profiles of all chains that are known here, each with its own [name](Self::name).
@@ -200,168 +200,78 @@ impl ChainProfile {
 
 type Row = (u64, BloomSoundness, ReceiptsScope, &'static str);
 
-struct Known {
-    name: &'static str,
-    ids: &'static [u64],
-    /// First block with statuses in receipts, where there is a source.
-    statuses_since: Option<u64>,
-    rows: &'static [Row],
-}
+/// Name, chain id, first block with statuses in receipts where there is a source, and what is said
+/// from which block on.
+struct Known(&'static str, u64, Option<u64>, &'static [Row]);
 
 impl Known {
     fn profile(&self) -> ChainProfile {
-        let stretch = |&(first, bloom, receipts, source): &Row| Stretch {
-            first,
-            bloom,
-            receipts,
-            source: Cow::Borrowed(source),
+        let &Self(name, _, statuses_since, rows) = self;
+        let stretch = |&(first, bloom, receipts, source): &Row| {
+            let source = Cow::Borrowed(source);
+            Stretch { first, bloom, receipts, source }
         };
-        ChainProfile {
-            name: Cow::Borrowed(self.name),
-            stretches: self.rows.iter().map(stretch).collect(),
-            statuses_since: self.statuses_since,
-        }
+        let (name, stretches) = (Cow::Borrowed(name), rows.iter().map(stretch).collect());
+        ChainProfile { name, stretches, statuses_since }
     }
 }
 
 use BloomSoundness::{Absent, Exact, Superset, Unsound};
 use ReceiptsScope::{EveryLog, NotEveryLog};
 
-const L1: &[Row] = &[(
-    0,
-    Exact,
-    EveryLog,
-    "Yellow Paper 4.4 and 12.2: a block whose logsBloom or receiptsRoot is not that of its \
-     receipts is invalid",
-)];
-
+const YELLOW_PAPER: &str = "Yellow Paper 4.4 and 12.2: a block whose logsBloom or receiptsRoot is \
+                            not that of its receipts is invalid";
 const OP_STACK: &str = "OP stack specification, deposits and execution engine: a deposit has a \
                         receipt under the root like any transaction, op-geth checks filter and \
                         root as geth does";
-
+const BEFORE_BEDROCK: &str = "no source for blocks before Bedrock";
 const POLYGON_BEFORE: &str = "PIP-74: state syncs affect neither receiptsRoot nor logsBloom; bor \
                               returns their logs with --bor.logs (0xPolygon/bor#519, #585)";
-
 const POLYGON_SINCE: &str = "PIP-74, fork Madhugiri (0xPolygon/erigon v3.3.0; bor's genesis)";
+const CRONOS_BEFORE: &str = "subsquid/squid-sdk#460: logs of failed transactions are in the \
+                             filter; Ethermint gives the root of no receipts as receiptsRoot";
+const CRONOS_SINCE: &str = "subsquid/squid-sdk#460: mended by v0.7.0; Ethermint gives the root of \
+                            no receipts as receiptsRoot";
+const ZKSYNC: &str = "across-protocol/relayer#1789: all zeros from some nodes; \
+                      matter-labs/zksync-era#2633, #4580; the hash is not that of an Ethereum \
+                      header";
+const SEI: &str = "sei-protocol/sei-chain#2230, #2268: synthetic logs, filter and eth_getLogs \
+                   disagree";
+const FILECOIN: &str = "ChainSafe/forest#7151: all bits set in every block; nodes make these \
+                        headers up";
+const ZILLIQA: &str = "Zilliqa/zq2#1902, #2231: blocks have no filter";
+const CLOUDWALK: &str = "cloudwalk/stratus#1134: all zeros in every block";
+
+const L1: &[Row] = &[(0, Exact, EveryLog, YELLOW_PAPER)];
+const OP: &[Row] = &[(0, Exact, EveryLog, OP_STACK)];
+/// From `bedrockBlock` of op-geth's configuration.
+const OP_MAINNET: &[Row] =
+    &[(0, Unsound, NotEveryLog, BEFORE_BEDROCK), (105_235_063, Exact, EveryLog, OP_STACK)];
+const POLYGON: &[Row] =
+    &[(0, Unsound, NotEveryLog, POLYGON_BEFORE), (80_084_800, Exact, EveryLog, POLYGON_SINCE)];
+const AMOY: &[Row] =
+    &[(0, Unsound, NotEveryLog, POLYGON_BEFORE), (28_899_616, Exact, EveryLog, POLYGON_SINCE)];
+const CRONOS: &[Row] =
+    &[(0, Superset, NotEveryLog, CRONOS_BEFORE), (2_693_800, Exact, NotEveryLog, CRONOS_SINCE)];
 
 const KNOWN: &[Known] = &[
-    Known { name: "ethereum", ids: &[1], statuses_since: Some(4_370_000), rows: L1 },
-    Known { name: "goerli", ids: &[5], statuses_since: Some(0), rows: L1 },
-    Known { name: "holesky", ids: &[17_000], statuses_since: Some(0), rows: L1 },
-    Known { name: "hoodi", ids: &[560_048], statuses_since: Some(0), rows: L1 },
-    Known { name: "sepolia", ids: &[11_155_111], statuses_since: Some(0), rows: L1 },
-    Known {
-        name: "op-mainnet",
-        ids: &[10],
-        statuses_since: Some(0),
-        rows: &[
-            (0, Unsound, NotEveryLog, "no source for blocks before Bedrock"),
-            (105_235_063, Exact, EveryLog, OP_STACK), // bedrockBlock of op-geth's configuration
-        ],
-    },
-    Known {
-        name: "base",
-        ids: &[8453],
-        statuses_since: Some(0),
-        rows: &[(0, Exact, EveryLog, OP_STACK)],
-    },
-    Known {
-        name: "op-sepolia",
-        ids: &[11_155_420],
-        statuses_since: Some(0),
-        rows: &[(0, Exact, EveryLog, OP_STACK)],
-    },
-    Known {
-        name: "base-sepolia",
-        ids: &[84_532],
-        statuses_since: Some(0),
-        rows: &[(0, Exact, EveryLog, OP_STACK)],
-    },
-    Known {
-        name: "polygon",
-        ids: &[137],
-        statuses_since: Some(0),
-        rows: &[
-            (0, Unsound, NotEveryLog, POLYGON_BEFORE),
-            (80_084_800, Exact, EveryLog, POLYGON_SINCE),
-        ],
-    },
-    Known {
-        name: "polygon-amoy",
-        ids: &[80_002],
-        statuses_since: Some(0),
-        rows: &[
-            (0, Unsound, NotEveryLog, POLYGON_BEFORE),
-            (28_899_616, Exact, EveryLog, POLYGON_SINCE),
-        ],
-    },
-    Known {
-        name: "cronos",
-        ids: &[25],
-        statuses_since: None,
-        rows: &[
-            (
-                0,
-                Superset,
-                NotEveryLog,
-                "subsquid/squid-sdk#460: logs of failed transactions are in the filter; Ethermint \
-                 gives the root of no receipts as receiptsRoot",
-            ),
-            (
-                2_693_800,
-                Exact,
-                NotEveryLog,
-                "subsquid/squid-sdk#460: mended by v0.7.0; Ethermint gives the root of no receipts \
-                 as receiptsRoot",
-            ),
-        ],
-    },
-    Known {
-        name: "zksync-era",
-        ids: &[324],
-        statuses_since: None,
-        rows: &[(
-            0,
-            Unsound,
-            NotEveryLog,
-            "across-protocol/relayer#1789: all zeros from some nodes; matter-labs/zksync-era#2633, \
-             #4580; the hash is not that of an Ethereum header",
-        )],
-    },
-    Known {
-        name: "sei",
-        ids: &[1329],
-        statuses_since: None,
-        rows: &[(
-            0,
-            Unsound,
-            NotEveryLog,
-            "sei-protocol/sei-chain#2230, #2268: synthetic logs, filter and eth_getLogs disagree",
-        )],
-    },
-    Known {
-        name: "filecoin",
-        ids: &[314],
-        statuses_since: None,
-        rows: &[(
-            0,
-            Absent,
-            NotEveryLog,
-            "ChainSafe/forest#7151: all bits set in every block; nodes make these headers up",
-        )],
-    },
-    Known {
-        name: "zilliqa",
-        ids: &[32_769],
-        statuses_since: None,
-        rows: &[(0, Absent, NotEveryLog, "Zilliqa/zq2#1902, #2231: blocks have no filter")],
-    },
-    Known {
-        name: "cloudwalk",
-        ids: &[2009],
-        statuses_since: None,
-        rows: &[(0, Absent, NotEveryLog, "cloudwalk/stratus#1134: all zeros in every block")],
-    },
+    Known("ethereum", 1, Some(4_370_000), L1),
+    Known("goerli", 5, Some(0), L1),
+    Known("holesky", 17_000, Some(0), L1),
+    Known("hoodi", 560_048, Some(0), L1),
+    Known("sepolia", 11_155_111, Some(0), L1),
+    Known("op-mainnet", 10, Some(0), OP_MAINNET),
+    Known("base", 8453, Some(0), OP),
+    Known("op-sepolia", 11_155_420, Some(0), OP),
+    Known("base-sepolia", 84_532, Some(0), OP),
+    Known("polygon", 137, Some(0), POLYGON),
+    Known("polygon-amoy", 80_002, Some(0), AMOY),
+    Known("cronos", 25, None, CRONOS),
+    Known("zksync-era", 324, None, &[(0, Unsound, NotEveryLog, ZKSYNC)]),
+    Known("sei", 1329, None, &[(0, Unsound, NotEveryLog, SEI)]),
+    Known("filecoin", 314, None, &[(0, Absent, NotEveryLog, FILECOIN)]),
+    Known("zilliqa", 32_769, None, &[(0, Absent, NotEveryLog, ZILLIQA)]),
+    Known("cloudwalk", 2009, None, &[(0, Absent, NotEveryLog, CLOUDWALK)]),
 ];
 
 #[cfg(test)]
@@ -371,11 +281,11 @@ mod tests {
     #[test]
     fn every_known_chain_begins_at_block_0_in_order_with_sources() {
         let mut ids: Vec<u64> = Vec::new();
-        for known in KNOWN {
-            assert_eq!(known.rows[0].0, 0, "{}", known.name);
-            assert!(known.rows.is_sorted_by(|a, b| a.0 < b.0), "{}", known.name);
-            assert!(known.rows.iter().all(|row| row.3.len() > 20), "{}", known.name);
-            ids.extend(known.ids);
+        for &Known(name, id, _, rows) in KNOWN {
+            assert_eq!(rows[0].0, 0, "{name}");
+            assert!(rows.is_sorted_by(|a, b| a.0 < b.0), "{name}");
+            assert!(rows.iter().all(|row| row.3.len() > 20), "{name}");
+            ids.push(id);
         }
         let count = ids.len();
         ids.sort_unstable();
