@@ -266,15 +266,18 @@ const DEPTH: usize = 2;
 
 impl<'de> Deserialize<'de> for Shape {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        ShapeInside(0).deserialize(deserializer)
+        Reader::<0> { depth: 0, object: None }.deserialize(deserializer)
     }
 }
 
 /// Reads a value that stands in so many lists.
-#[derive(Clone, Copy)]
-struct ShapeInside(usize);
+struct Reader<'a, const N: usize> {
+    depth: usize,
+    /// If it is an object, the fields to keep, and where to.
+    object: Option<(&'a [&'static str; N], &'a mut Fields<N>)>,
+}
 
-impl<'de> DeserializeSeed<'de> for ShapeInside {
+impl<'de, const N: usize> DeserializeSeed<'de> for Reader<'_, N> {
     type Value = Shape;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Shape, D::Error> {
@@ -282,7 +285,7 @@ impl<'de> DeserializeSeed<'de> for ShapeInside {
     }
 }
 
-impl<'de> Visitor<'de> for ShapeInside {
+impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
     type Value = Shape;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -315,8 +318,9 @@ impl<'de> Visitor<'de> for ShapeInside {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Shape, A::Error> {
         let mut values = Vec::new();
-        if self.0 < DEPTH {
-            while let Some(value) = seq.next_element_seed(Self(self.0 + 1))? {
+        if self.depth < DEPTH {
+            let within = || Reader::<0> { depth: self.depth + 1, object: None };
+            while let Some(value) = seq.next_element_seed(within())? {
                 values.push(value);
             }
         } else {
@@ -326,7 +330,26 @@ impl<'de> Visitor<'de> for ShapeInside {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Shape, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        let Some((names, fields)) = self.object else {
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(Shape::Object);
+        };
+        while let Some(key) = map.next_key::<String>()? {
+            let Some(at) = names.iter().position(|name| *name == key) else {
+                match names.iter().find(|name| same_but_for_case(&key, name)) {
+                    Some(name) => fields.misspelt = Some((excerpt(&key), name)),
+                    None => fields.unknown = Some(excerpt(&key)),
+                }
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if fields.values[at].is_some() {
+                fields.duplicate = fields.duplicate.or(Some(names[at]));
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                fields.values[at] = Some(map.next_value()?);
+            }
+        }
         Ok(Shape::Object)
     }
 }
@@ -352,71 +375,13 @@ impl<'de, const N: usize> DeserializeSeed<'de> for ObjectOf<N> {
     type Value = Fields<N>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields<N>, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<const N: usize> ObjectOf<N> {
-    fn empty(not_an_object: Option<&'static str>) -> Fields<N> {
         let values = [const { None }; N];
-        Fields { not_an_object, values, duplicate: None, unknown: None, misspelt: None }
-    }
-}
-
-impl<'de, const N: usize> Visitor<'de> for ObjectOf<N> {
-    type Value = Fields<N>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_unit<E>(self) -> Result<Fields<N>, E> {
-        Ok(Self::empty(Some("null")))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Fields<N>, E> {
-        Ok(Self::empty(Some("a boolean")))
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Fields<N>, E> {
-        Ok(Self::empty(Some("a number")))
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Fields<N>, E> {
-        Ok(Self::empty(Some("a number")))
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Fields<N>, E> {
-        Ok(Self::empty(Some("a number")))
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Fields<N>, E> {
-        Ok(Self::empty(Some("a string")))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Fields<N>, A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Self::empty(Some("a list")))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<N>, A::Error> {
-        let mut fields = Self::empty(None);
-        while let Some(key) = map.next_key::<String>()? {
-            let Some(at) = self.0.iter().position(|name| *name == key) else {
-                match self.0.iter().find(|name| same_but_for_case(&key, name)) {
-                    Some(name) => fields.misspelt = Some((excerpt(&key), name)),
-                    None => fields.unknown = Some(excerpt(&key)),
-                }
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            };
-            if fields.values[at].is_some() {
-                fields.duplicate = fields.duplicate.or(Some(self.0[at]));
-                map.next_value::<IgnoredAny>()?;
-            } else {
-                fields.values[at] = Some(map.next_value()?);
-            }
-        }
+        let mut fields =
+            Fields { not_an_object: None, values, duplicate: None, unknown: None, misspelt: None };
+        // Of a list in place of the object nothing is kept.
+        let reader = Reader { depth: DEPTH, object: Some((&self.0, &mut fields)) };
+        let shape = reader.deserialize(deserializer)?;
+        fields.not_an_object = Some(shape.kind()).filter(|_| !matches!(shape, Shape::Object));
         Ok(fields)
     }
 }

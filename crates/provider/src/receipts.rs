@@ -146,7 +146,7 @@ fn forecast(
     }
     let costs = blocks.keys().filter_map(|&number| chain.block(number));
     // A header may claim any gas.
-    let bytes = costs.map(|block| forecast::of_block(&block).json_bytes());
+    let bytes = costs.map(|block| forecast::json_bytes(&block));
     let bytes = bytes.fold(0, u64::saturating_add);
     let blocks = blocks.len() as u64;
     if blocks > limit {

@@ -20,7 +20,7 @@ pub(super) fn wanted(block: &ChainBlock<'_>) -> Wanted {
         receipts_root: block.receipts_root,
         bloom: *block.bloom,
         timestamp: block.timestamp,
-        cost: forecast::of_block(block).json_bytes(),
+        cost: forecast::json_bytes(block),
     }
 }
 

@@ -101,10 +101,11 @@ impl core::fmt::Display for Part {
 }
 
 /// What is wrong with a part.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
     /// Its checksum is not that of its bytes.
+    #[error("its checksum is {computed:08x}, {stored:08x} is written")]
     Checksum {
         /// What is written.
         stored: u32,
@@ -112,6 +113,7 @@ pub enum Damage {
         computed: u32,
     },
     /// The file has another length than it must have.
+    #[error("the file has {found} bytes, expected {expected}")]
     Length {
         /// How many bytes the file has.
         found: u64,
@@ -119,21 +121,8 @@ pub enum Damage {
         expected: u64,
     },
     /// It contradicts itself or another part: what and how.
+    #[error("{0}")]
     Contradiction(String),
-}
-
-impl core::fmt::Display for Damage {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Checksum { stored, computed } => {
-                write!(f, "its checksum is {computed:08x}, {stored:08x} is written")
-            }
-            Self::Length { found, expected } => {
-                write!(f, "the file has {found} bytes, expected {expected}")
-            }
-            Self::Contradiction(what) => f.write_str(what),
-        }
-    }
 }
 
 /// Why an index can't be read, asked or added to.

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::error::{Damage, IndexError, Operation, Part};
+use super::format::damaged;
 use super::format::manifest::{self, Manifest};
 use super::storage::{FileKind, ReadAt, Storage};
 
@@ -57,12 +58,7 @@ pub(super) fn read_manifest(storage: &impl Storage) -> Result<Manifest, IndexErr
     let expected = manifest::LEN as u64;
     if found != expected {
         let damage = Damage::Length { found, expected };
-        return Err(IndexError::Damaged {
-            file: name.into(),
-            offset: expected,
-            part: Part::Manifest,
-            damage,
-        });
+        return Err(damaged(name, expected, Part::Manifest, damage));
     }
     Ok(manifest)
 }

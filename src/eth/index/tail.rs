@@ -6,9 +6,9 @@ use alloc::vec;
 
 use super::error::{Damage, IndexError, Part};
 use super::files::{length, open, read};
-use super::format::contradiction;
 use super::format::manifest::Manifest;
 use super::format::tail::{HEADER, SLOT, Slot, SlotPlace, TailHeader};
+use super::format::{contradiction, damaged};
 use super::rows::Rows;
 use super::storage::{FileKind, ReadAt, Storage};
 
@@ -49,12 +49,7 @@ impl<F: ReadAt> Tail<F> {
         let found = length(&file, &name)?;
         if found < HEADER as u64 {
             let damage = Damage::Length { found, expected: HEADER as u64 };
-            return Err(IndexError::Damaged {
-                file: name,
-                offset: found,
-                part: Part::TailHeader,
-                damage,
-            });
+            return Err(damaged(&name, found, Part::TailHeader, damage));
         }
         let mut bytes = [0; HEADER];
         read(&file, &name, &mut bytes, 0)?;
@@ -172,12 +167,9 @@ impl<F: ReadAt> Tail<F> {
         if self.length >= expected {
             return Ok(());
         }
-        Err(IndexError::Damaged {
-            file: self.name.clone(),
-            offset: SlotPlace::offset(self.slots),
-            part: Part::Slot { slot: self.slots },
-            damage: Damage::Length { found: self.length, expected },
-        })
+        let (part, damage) =
+            (Part::Slot { slot: self.slots }, Damage::Length { found: self.length, expected });
+        Err(damaged(&self.name, SlotPlace::offset(self.slots), part, damage))
     }
 
     fn wrong_slot(&self, what: String) -> IndexError {

@@ -11,7 +11,7 @@ use alloy_primitives::B256;
 use chainsieve_lanes::simd::Backend;
 
 use super::directory::{Directory, RowCounts, data_at};
-use super::error::{Damage, IndexError, Part};
+use super::error::{IndexError, Part};
 use super::format::segment::{FILL_CLASSES, ROW, SectionRecord, UNIT, fill_class};
 use super::format::tail::{SLOT, TailRow};
 use super::format::{SECTION, contradiction};
@@ -455,6 +455,5 @@ fn check_zeros<F: ReadAt>(
     segment.read(&mut bytes, from)?;
     let Some(at) = bytes.iter().position(|&byte| byte != 0) else { return Ok(()) };
     let what = format!("byte {} behind it is 0x{:02x}, not zero", at + 1, bytes[at]);
-    let damage = Damage::Contradiction(what);
-    Err(IndexError::Damaged { file: segment.name.clone(), offset: from + at as u64, part, damage })
+    Err(contradiction(&segment.name, from + at as u64, part, what))
 }

@@ -61,13 +61,12 @@ pub struct Spending {
     budget: Budget,
     /// Everything that was spent is earned at this moment.
     paid_at: Duration,
-    spent: u64,
 }
 
 impl Spending {
     /// Nothing is spent yet: one second's worth is there.
     pub fn new(budget: Budget) -> Self {
-        Self { budget, paid_at: Duration::ZERO, spent: 0 }
+        Self { budget, paid_at: Duration::ZERO }
     }
 
     /// Spends the cost of calls; returns how long to wait before they are sent. `now` is the time
@@ -77,7 +76,6 @@ impl Spending {
     pub fn spend(&mut self, method: &str, calls: usize, now: Duration) -> Duration {
         const SECOND: Duration = Duration::from_secs(1);
         let cost = u64::from(self.budget.cost_of(method)).saturating_mul(calls as u64);
-        self.spent = self.spent.saturating_add(cost);
         #[expect(clippy::cast_precision_loss, reason = "an estimate of 53 bits")]
         let seconds = cost as f64 / self.budget.per_second;
         let earned_in = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -85,11 +83,6 @@ impl Spending {
         // below zero by one second less what is there, and the next caller waits for that.
         self.paid_at = self.paid_at.max(now).saturating_add(earned_in);
         self.paid_at.saturating_sub(now.saturating_add(SECOND))
-    }
-
-    /// The credits spent so far.
-    pub fn spent(&self) -> u64 {
-        self.spent
     }
 }
 

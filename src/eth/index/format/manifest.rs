@@ -14,7 +14,9 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::{LABEL, SECTION, Settings, check, contradiction, field, open_front, read_label};
+use super::{
+    LABEL, SECTION, Settings, check, contradiction, damaged, field, open_front, read_label,
+};
 use crate::eth::index::error::{Damage, IndexError, Part};
 
 /// The name of the manifest.
@@ -66,11 +68,9 @@ impl Manifest {
     /// # Errors
     /// Bytes of something else, of another version, damaged, or numbers that don't fit.
     pub(in crate::eth::index) fn from_bytes(bytes: &[u8]) -> Result<Self, IndexError> {
-        let length = |bytes: &[u8]| IndexError::Damaged {
-            file: NAME.into(),
-            offset: 0,
-            part: Part::Manifest,
-            damage: Damage::Length { found: bytes.len() as u64, expected: LEN as u64 },
+        let length = |bytes: &[u8]| {
+            let (found, expected) = (bytes.len() as u64, LEN as u64);
+            damaged(NAME, 0, Part::Manifest, Damage::Length { found, expected })
         };
         let mut rest = bytes;
         if bytes.len() < 12 {

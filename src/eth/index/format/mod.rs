@@ -178,8 +178,12 @@ pub(super) fn check(
     if stored == computed {
         return Ok(());
     }
-    let damage = Damage::Checksum { stored, computed };
-    Err(IndexError::Damaged { file: file.into(), offset, part, damage })
+    Err(damaged(file, offset, part, Damage::Checksum { stored, computed }))
+}
+
+/// A part is damaged.
+pub(super) fn damaged(file: &str, offset: u64, part: Part, damage: Damage) -> IndexError {
+    IndexError::Damaged { file: file.into(), offset, part, damage }
 }
 
 /// A part that its checksum lets pass and that can't be.
@@ -189,8 +193,7 @@ pub(super) fn contradiction(
     part: Part,
     what: impl Into<String>,
 ) -> IndexError {
-    let damage = Damage::Contradiction(what.into());
-    IndexError::Damaged { file: file.into(), offset, part, damage }
+    damaged(file, offset, part, Damage::Contradiction(what.into()))
 }
 
 #[cfg(test)]

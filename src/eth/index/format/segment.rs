@@ -57,7 +57,8 @@ use alloc::vec::Vec;
 use alloy_primitives::B256;
 
 use super::{
-    LABEL, MAX_SECTIONS, SECTION, Settings, check, contradiction, field, open_front, read_label,
+    LABEL, MAX_SECTIONS, SECTION, Settings, check, contradiction, damaged, field, open_front,
+    read_label,
 };
 use crate::eth::bloom::BITS;
 use crate::eth::index::error::{Damage, IndexError, Part};
@@ -414,10 +415,6 @@ pub(in crate::eth::index) fn check_list<'a>(
 
 /// A segment whose file is not as long as it says.
 pub(in crate::eth::index) fn wrong_length(name: &str, found: u64, expected: u64) -> IndexError {
-    IndexError::Damaged {
-        file: name.into(),
-        offset: found.min(expected),
-        part: Part::SegmentHeader,
-        damage: Damage::Length { found, expected },
-    }
+    let damage = Damage::Length { found, expected };
+    damaged(name, found.min(expected), Part::SegmentHeader, damage)
 }
