@@ -47,6 +47,8 @@ extern crate alloc;
 pub mod btc;
 #[cfg(feature = "eth")]
 pub mod eth;
+#[cfg(test)]
+mod test_rng;
 
 /// The hash functions of the filters.
 pub mod hash {

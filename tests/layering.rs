@@ -25,7 +25,8 @@ const PACKAGES: [(&str, &[&str]); 8] = [
 /// What a top-level module of two packages may use of the others in it.
 fn may_use(module: &str) -> Option<&'static [&'static str]> {
     Some(match module {
-        "simd" | "btc" | "eth" => &[],
+        "simd" | "test_rng" => &[],
+        "btc" | "eth" => &["test_rng"],
         "bits" | "hash" => &["simd"],
         _ => return None,
     })

@@ -14,6 +14,7 @@ use super::{
     AddedData, BlockElements, BloomFilter, Elements, MatchReason, PayloadError, TxMatch, UpdateMode,
 };
 use super::{BankError, FilterBank};
+use crate::test_rng::Rng;
 
 fn block(height: u32) -> Block {
     let file = match height {
@@ -26,68 +27,44 @@ fn block(height: u32) -> Block {
     deserialize(&hex::decode(block).unwrap()).unwrap()
 }
 
-/// `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        u32::try_from((mixed ^ mixed >> 31) >> 32).unwrap()
+/// Any filter that a peer may load, useless ones included, with something of the
+/// transactions in half of them.
+fn filter(rng: &mut Rng, transactions: &[Transaction]) -> BloomFilter {
+    let size = *rng.pick(&[0, 1, 1, 2, 3, 4, 5, 7, 64, 100, 333, 2_396, 2_396, 36_000]);
+    let hash_funcs = match rng.below(4) {
+        0 => rng.u32() % 5,
+        1 => 50,
+        _ => rng.u32() % 51,
+    };
+    let any = rng.u32();
+    let tweak = *rng.pick(&[0, 1, u32::MAX, any]);
+    let flags = *rng.pick(&[0, 1, 1, 1, 2, 3, 0x81]);
+    let data = match rng.below(8) {
+        0 => vec![0xff; size],
+        // Half full, a quarter, an eighth.
+        1 => rng.bytes(size),
+        2 => (0..size).map(|_| rng.bytes(2).iter().fold(!0, |a, b| a & b)).collect(),
+        3 => (0..size).map(|_| rng.bytes(3).iter().fold(!0, |a, b| a & b)).collect(),
+        _ => vec![0; size],
+    };
+    let bits = BitArray::from_bytes(data).unwrap();
+    let mut filter = BloomFilter::from_bits(bits, hash_funcs, tweak, flags);
+    for _ in 0..rng.below(4) {
+        filter.insert(&element(rng, transactions));
     }
+    filter
+}
 
-    fn below(&mut self, limit: u32) -> u32 {
-        self.next() % limit
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(u32::try_from(from.len()).unwrap()) as usize]
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next().to_le_bytes()[3]).collect()
-    }
-
-    /// Any filter that a peer may load, useless ones included, with something of the
-    /// transactions in half of them.
-    fn filter(&mut self, transactions: &[Transaction]) -> BloomFilter {
-        let size = *self.pick(&[0, 1, 1, 2, 3, 4, 5, 7, 64, 100, 333, 2_396, 2_396, 36_000]);
-        let hash_funcs = match self.below(4) {
-            0 => self.below(5),
-            1 => 50,
-            _ => self.below(51),
-        };
-        let any = self.next();
-        let tweak = *self.pick(&[0, 1, u32::MAX, any]);
-        let flags = *self.pick(&[0, 1, 1, 1, 2, 3, 0x81]);
-        let data = match self.below(8) {
-            0 => vec![0xff; size],
-            // Half full, a quarter, an eighth.
-            1 => self.bytes(size),
-            2 => (0..size).map(|_| self.bytes(2).iter().fold(!0, |a, b| a & b)).collect(),
-            3 => (0..size).map(|_| self.bytes(3).iter().fold(!0, |a, b| a & b)).collect(),
-            _ => vec![0; size],
-        };
-        let bits = BitArray::from_bytes(data).unwrap();
-        let mut filter = BloomFilter::from_bits(bits, hash_funcs, tweak, flags);
-        for _ in 0..self.below(4) {
-            filter.insert(&self.element(transactions));
-        }
-        filter
-    }
-
-    /// Something that a filter may look for in the transactions.
-    fn element(&mut self, transactions: &[Transaction]) -> Vec<u8> {
-        let transaction = self.pick(transactions);
-        match self.below(4) {
-            0 => transaction.compute_txid().to_byte_array().to_vec(),
-            1 => serialize(&self.pick(&transaction.input).previous_output),
-            _ => {
-                let script = &self.pick(&transaction.output).script_pubkey;
-                let mut pushes = crate::btc::script::pushes(script.as_bytes());
-                pushes.next().unwrap_or_default().to_vec()
-            }
+/// Something that a filter may look for in the transactions.
+fn element(rng: &mut Rng, transactions: &[Transaction]) -> Vec<u8> {
+    let transaction = rng.pick(transactions);
+    match rng.below(4) {
+        0 => transaction.compute_txid().to_byte_array().to_vec(),
+        1 => serialize(&rng.pick(&transaction.input).previous_output),
+        _ => {
+            let script = &rng.pick(&transaction.output).script_pubkey;
+            let mut pushes = crate::btc::script::pushes(script.as_bytes());
+            pushes.next().unwrap_or_default().to_vec()
         }
     }
 }
@@ -126,17 +103,17 @@ fn as_if_each_filter_were_alone() {
     let transactions: Vec<_> =
         blocks.iter().flat_map(|block| block.txdata.iter().cloned()).collect();
     for backend in Backend::available() {
-        let mut random = Random(5);
+        let mut rng = Rng::new(5);
         let mut bank = FilterBank::new().with_backend(backend);
         let mut peers = Alone::new();
         let (mut matched, mut grown) = (0, 0);
         for (round, transaction) in transactions.iter().enumerate() {
-            for _ in 0..random.below(12) {
-                let id = random.below(if round < 150 { 600 } else { 40 });
-                match random.below(10) {
+            for _ in 0..rng.below(12) {
+                let id = rng.u32() % if round < 150 { 600 } else { 40 };
+                match rng.below(10) {
                     0..5 => {
-                        let filter = random.filter(&transactions);
-                        if random.below(2) == 0 {
+                        let filter = filter(&mut rng, &transactions);
+                        if rng.one_in(2) {
                             bank.load(id, filter.clone()).unwrap();
                         } else {
                             // Core ignores what stands behind the message.
@@ -146,8 +123,8 @@ fn as_if_each_filter_were_alone() {
                         peers.insert(id, Some(filter));
                     }
                     5 | 6 => {
-                        let data = random.element(&transactions);
-                        let added = if random.below(2) == 0 {
+                        let data = element(&mut rng, &transactions);
+                        let added = if rng.one_in(2) {
                             bank.add(&id, &data)
                         } else {
                             let payload = AddedData::new(data.clone()).unwrap().encode();
@@ -171,7 +148,7 @@ fn as_if_each_filter_were_alone() {
             if round > 250 {
                 // Down to none.
                 for id in 0..600 {
-                    if random.below(20) == 0 {
+                    if rng.one_in(20) {
                         assert_eq!(bank.remove(&id), peers.remove(&id).is_some());
                     }
                 }
@@ -192,8 +169,8 @@ fn as_if_each_filter_were_alone() {
 #[test]
 fn every_number_of_filters() {
     let block = block(255_018);
-    let mut random = Random(5);
-    let filters: Vec<_> = (0..1_100).map(|_| random.filter(&block.txdata)).collect();
+    let mut rng = Rng::new(5);
+    let filters: Vec<_> = (0..1_100).map(|_| filter(&mut rng, &block.txdata)).collect();
     for backend in Backend::available() {
         for count in [0, 1, 15, 16, 17, 63, 64, 65, 1_000, 1_023, 1_024, 1_025, 1_100] {
             let mut bank = FilterBank::new().with_backend(backend);
@@ -217,10 +194,10 @@ fn every_number_of_filters() {
 #[test]
 fn every_backend_hits_the_same_filters() {
     let block = block(255_018);
-    let mut random = Random(6);
+    let mut rng = Rng::new(6);
     let mut bank = FilterBank::new();
     for id in 0..1_000 {
-        bank.load(id, random.filter(&block.txdata)).unwrap();
+        bank.load(id, filter(&mut rng, &block.txdata)).unwrap();
     }
     let mut rows = Rows::default();
     for transaction in &block.txdata {
@@ -241,11 +218,11 @@ fn blocks_and_several_transactions() {
         for block in [short, block] {
             let elements = BlockElements::from_block(&block);
             for backend in Backend::available() {
-                let mut random = Random(5);
+                let mut rng = Rng::new(5);
                 let mut bank = FilterBank::new().with_backend(backend);
                 let mut peers = Alone::new();
                 for id in 0..100 {
-                    let filter = random.filter(&block.txdata);
+                    let filter = filter(&mut rng, &block.txdata);
                     bank.load(id, filter.clone()).unwrap();
                     peers.insert(id, Some(filter));
                 }
@@ -299,9 +276,9 @@ fn every_length_of_an_element() {
     let mut template = block(255_018).txdata[1].clone();
     template.output.truncate(1);
     for backend in Backend::available() {
-        let mut random = Random(5);
+        let mut rng = Rng::new(5);
         for length in (1..80).chain([127, 128, 131, 132, 133, 519, 520, 521, 3_000]) {
-            let data = random.bytes(length);
+            let data = rng.bytes(length);
             let push: &bitcoin::script::PushBytes = data.as_slice().try_into().unwrap();
             template.output[0].script_pubkey =
                 bitcoin::ScriptBuf::builder().push_slice(push).into_script();

@@ -8,6 +8,7 @@ use bitcoin::{CompactTarget, Network, Work};
 use super::{Context, HeaderChain, Run, SideHeader};
 use crate::btc::headers::active::ActiveChain;
 use crate::btc::headers::{Anchor, BlockAt};
+use crate::test_rng::Rng;
 
 const NETWORK: Network = Network::Testnet;
 
@@ -15,18 +16,10 @@ fn genesis() -> Header {
     Anchor::genesis(NETWORK).period_first
 }
 
-/// Numbers that differ (xorshift64).
-fn random(state: &mut u64) -> u32 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    u32::try_from(*state >> 40).expect("24 bits")
-}
-
-fn child(parent: &Header, state: &mut u64) -> Header {
-    let bits = CompactTarget::from_consensus(0x1c00_0000 + 0x0001_0000 * (random(state) % 100 + 1));
-    let time = parent.time + random(state) % 3_000;
-    Header { prev_blockhash: parent.block_hash(), bits, time, nonce: random(state), ..*parent }
+fn child(parent: &Header, rng: &mut Rng) -> Header {
+    let bits = CompactTarget::from_consensus(0x1c00_0000 + 0x0001_0000 * (rng.u32() % 100 + 1));
+    let time = parent.time + rng.u32() % 3_000;
+    Header { prev_blockhash: parent.block_hash(), bits, time, nonce: rng.u32(), ..*parent }
 }
 
 fn sum(headers: &[Header]) -> Work {
@@ -52,10 +45,10 @@ fn active_chain_grows_and_shrinks() {
     let start = BlockAt { height: 0, hash: genesis().block_hash() };
     let mut active = ActiveChain::new(&anchor, start);
     let mut path = Vec::from([genesis()]);
-    let mut state = 7;
+    let mut rng = Rng::new(7);
     for (grow, shrink) in [(5_000, 1_500), (700, 3_000), (4_000, 5_000), (100, 299), (2_017, 1)] {
         for _ in 0..grow {
-            let header = child(path.last().unwrap(), &mut state);
+            let header = child(path.last().unwrap(), &mut rng);
             path.push(header);
             active.push(header, header.block_hash(), active.work() + header.work());
         }
@@ -76,18 +69,18 @@ fn active_chain_grows_and_shrinks() {
 /// in a period, and branches that end in it or behind it.
 #[test]
 fn context_in_side_branches() {
-    let mut state = 11;
+    let mut rng = Rng::new(11);
     let mut chain = HeaderChain::new(NETWORK);
     let mut led = chain.context(&genesis().block_hash()).unwrap();
     let mut contexts = Vec::from([led]);
     let mut trunk = Vec::from([genesis()]);
-    let extend = |led: &mut Context, parent: &Header, state: &mut u64| {
-        let header = child(parent, state);
+    let extend = |led: &mut Context, parent: &Header, rng: &mut Rng| {
+        let header = child(parent, rng);
         led.advance(&header, header.block_hash());
         header
     };
     for _ in 0..4_500 {
-        let header = extend(&mut led, trunk.last().unwrap(), &mut state);
+        let header = extend(&mut led, trunk.last().unwrap(), &mut rng);
         chain.active.push(header, header.block_hash(), led.work);
         trunk.push(header);
         contexts.push(led);
@@ -99,7 +92,7 @@ fn context_in_side_branches() {
     {
         let (mut led, mut last) = (contexts[fork], trunk[fork]);
         for _ in 0..length {
-            last = extend(&mut led, &last, &mut state);
+            last = extend(&mut led, &last, &mut rng);
             let side = SideHeader {
                 header: last,
                 height: led.at.height,
@@ -116,7 +109,7 @@ fn context_in_side_branches() {
     let mut headers = Vec::new();
     while context.work <= chain.work() {
         let parent = headers.last().map_or(trunk[100], |(_, side): &(_, SideHeader)| side.header);
-        let header = extend(&mut context, &parent, &mut state);
+        let header = extend(&mut context, &parent, &mut rng);
         let Context { at, work, first, .. } = context;
         headers.push((at.hash, SideHeader { header, height: at.height, work, first }));
     }

@@ -17,6 +17,7 @@ use super::super::tests::{add, chain_of};
 use super::*;
 use crate::btc::bip37::UpdateMode;
 use crate::btc::bip157::BASIC_FILTER;
+use crate::test_rng::Rng;
 
 const ALL: Config =
     Config { bip37: true, bip157: true, accept_transactions: false, fee_filter: None };
@@ -815,30 +816,23 @@ fn the_fee_filter_comes_after_verack_to_those_who_know_it() {
     }
 }
 
-/// Numbers that are the same at each run (xorshift64*).
-struct Draws(u64);
+/// Draws messages, whose parts are as often good as bad.
+struct Draws(Rng);
 
 impl Draws {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % bound
-    }
-
     fn hash(&mut self, known: &[BlockHash]) -> BlockHash {
-        let index = usize::try_from(self.below(known.len() as u64 + 2)).unwrap();
+        let index = self.0.below(known.len() + 2);
         known.get(index).copied().unwrap_or_else(BlockHash::all_zeros)
     }
 
     fn height(&mut self) -> u32 {
-        [0, 1, 5, 12, u32::MAX][usize::try_from(self.below(5)).unwrap()]
+        *self.0.pick(&[0, 1, 5, 12, u32::MAX])
     }
 
     fn item(&mut self, known: &[BlockHash], txs: &[Transaction]) -> Inventory {
         let hash = self.hash(known);
-        let tx = &txs[usize::try_from(self.below(txs.len() as u64)).unwrap()];
-        match self.below(9) {
+        let tx = self.0.pick(txs);
+        match self.0.below(9) {
             0 => Inventory::Error,
             1 => Inventory::Transaction(tx.compute_txid()),
             2 => Inventory::WitnessTransaction(tx.compute_txid()),
@@ -852,20 +846,20 @@ impl Draws {
     }
 
     fn items(&mut self, known: &[BlockHash], txs: &[Transaction]) -> Vec<Inventory> {
-        (0..self.below(6)).map(|_| self.item(known, txs)).collect()
+        (0..self.0.below(6)).map(|_| self.item(known, txs)).collect()
     }
 
     fn message(&mut self, known: &[BlockHash], txs: &[Transaction]) -> NetworkMessage {
         use bitcoin::p2p::message_filter::GetCFCheckpt;
-        let filter_type = u8::from(self.below(8) == 0);
+        let filter_type = u8::from(self.0.one_in(8));
         let (start_height, stop_hash) = (self.height(), self.hash(known));
-        let locator = (0..self.below(4)).map(|_| self.hash(known)).collect();
-        match self.below(20) {
-            0 => hello(self.below(2) == 0),
+        let locator = (0..self.0.below(4)).map(|_| self.hash(known)).collect();
+        match self.0.below(20) {
+            0 => hello(self.0.one_in(2)),
             1 => NetworkMessage::Verack,
             2 => NetworkMessage::SendHeaders,
-            3 => NetworkMessage::Ping(self.below(9)),
-            4 => NetworkMessage::Pong(self.below(9)),
+            3 => NetworkMessage::Ping(self.0.u64() % 9),
+            4 => NetworkMessage::Pong(self.0.u64() % 9),
             5 => get_headers(locator, stop_hash),
             6 => get_blocks(locator, stop_hash),
             7 | 8 => NetworkMessage::GetData(self.items(known, txs)),
@@ -880,10 +874,7 @@ impl Draws {
                 NetworkMessage::GetCFHeaders(GetCFHeaders { filter_type, start_height, stop_hash })
             }
             18 => NetworkMessage::GetCFCheckpt(GetCFCheckpt { filter_type, stop_hash }),
-            _ => {
-                let index = usize::try_from(self.below(txs.len() as u64)).unwrap();
-                NetworkMessage::Tx(txs[index].clone())
-            }
+            _ => NetworkMessage::Tx(self.0.pick(txs).clone()),
         }
     }
 }
@@ -904,26 +895,26 @@ fn no_sequence_of_messages_breaks_the_machine() {
     let txs = [tx, child, spend(reward(&ours[1]), ScriptBuf::new(), 1), own];
     let (mut handshakes, mut ends, mut accepted, mut messages) = (0_u32, 0, 0, 0);
     for seed in 1..=3_000 {
-        let mut draws = Draws(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed) | 1);
+        let mut draws = Draws(Rng::new(seed));
         let mut chain = chain_of(&ours);
         let config = Config {
-            bip37: draws.below(4) > 0,
-            bip157: draws.below(4) > 0,
-            accept_transactions: draws.below(4) > 0,
-            fee_filter: Some(1_000).filter(|_| draws.below(2) == 0),
+            bip37: draws.0.below(4) > 0,
+            bip157: draws.0.below(4) > 0,
+            accept_transactions: draws.0.below(4) > 0,
+            fee_filter: Some(1_000).filter(|_| draws.0.one_in(2)),
         };
-        let mut peer = connect(&chain, config, draws.below(9));
+        let mut peer = connect(&chain, config, draws.0.u64() % 9);
         let (mut now, mut is_sending, mut is_over) = (Duration::ZERO, false, false);
         let mut opening = vec![NetworkMessage::Verack, hello(true)];
         for step in 0..60 {
-            now += secs([0, 0, 1, 30, 130][usize::try_from(draws.below(5)).unwrap()]);
-            let event = match draws.below(16) {
+            now += secs(*draws.0.pick(&[0, 0, 1, 30, 130]));
+            let event = match draws.0.below(16) {
                 0 => Event::Tick,
                 1 => Event::FilterLoad(
-                    (0..draws.below(12)).map(|_| u8::try_from(draws.below(4)).unwrap()).collect(),
+                    (0..draws.0.below(12)).map(|_| *draws.0.pick(&[0, 1, 2, 3])).collect(),
                 ),
                 2 => {
-                    let height = usize::try_from(draws.below(theirs.len() as u64)).unwrap();
+                    let height = draws.0.below(theirs.len());
                     add(&mut chain, &theirs[4.min(height)..height]);
                     Event::ChainChanged
                 }

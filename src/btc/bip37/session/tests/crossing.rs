@@ -1,10 +1,11 @@
 //! Random runs with an honest node, in which messages, filters and connections cross.
 
-use super::node::{Random, World, chain, is_complaint, show, stranger, truth, watched};
+use super::node::{World, chain, is_complaint, show, stranger, truth, watched};
 use crate::btc::bip37::UpdateMode;
 use crate::btc::bip37::session::fences::ping_nonce;
 use crate::btc::bip37::session::{Event, EvidenceError, FilterPolicy, Finding};
 use crate::btc::merkle_tree::MerklePath;
+use crate::test_rng::Rng;
 
 fn policy() -> FilterPolicy {
     FilterPolicy::new(0xdead_beef)
@@ -15,11 +16,11 @@ fn policy() -> FilterPolicy {
 #[test]
 fn nothing_is_missed_whatever_crosses() {
     for seed in 1..120 {
-        let random = &mut Random(seed);
-        let (blocks, own) = chain(random, 12, 8);
+        let rng = &mut Rng::new(seed);
+        let (blocks, own) = chain(rng, 12, 8);
         let update =
             [UpdateMode::All, UpdateMode::None, UpdateMode::P2PubkeyOnly][seed as usize % 3];
-        let use_filteradd = random.one_in(2);
+        let use_filteradd = rng.one_in(2);
         let mut world =
             World::new(FilterPolicy { update, use_filteradd, spare: 40, ..policy() }, blocks);
         world.event(Event::Watch((0..8).map(watched).collect()));
@@ -27,10 +28,10 @@ fn nothing_is_missed_whatever_crosses() {
         world.request_from(0);
         let mut seen = 0;
         for step in 0..300 {
-            match random.below(60) {
+            match rng.below(60) {
                 0 => world.event(Event::Refresh),
                 1 => world.event(Event::Watch(vec![watched(100 + step)])),
-                2 if random.one_in(3) => world.reconnect(),
+                2 if rng.one_in(3) => world.reconnect(),
                 3..30 => drop(world.node_step()),
                 _ => drop(world.session_step()),
             }
@@ -62,9 +63,9 @@ fn nothing_is_missed_whatever_crosses() {
 fn no_evidence_against_an_honest_node() {
     let mut claims = 0;
     for seed in 1..60 {
-        let random = &mut Random(seed);
-        let (blocks, _) = chain(random, 16, 12);
-        let use_filteradd = random.one_in(2);
+        let rng = &mut Rng::new(seed);
+        let (blocks, _) = chain(rng, 16, 12);
+        let use_filteradd = rng.one_in(2);
         let update =
             [UpdateMode::All, UpdateMode::None, UpdateMode::P2PubkeyOnly][seed as usize % 3];
         // A coarse filter, so that false positives are among the claims.
@@ -75,22 +76,22 @@ fn no_evidence_against_an_honest_node() {
         world.event(Event::Connected);
         world.request_from(0);
         for step in 0..400 {
-            match random.below(40) {
+            match rng.below(40) {
                 0 => world.event(Event::Watch(vec![watched(step % 12)])),
                 1 => world.event(Event::Refresh),
                 2 => world.event(Event::Other),
-                3 => world.event(Event::Request(vec![world.at(random.below(16) as usize)])),
-                4 => world.event(Event::Reorganized(10 + random.below(6) as u32)),
-                5 if random.one_in(4) => world.reconnect(),
-                7 => world.slow = random.one_in(8),
+                3 => world.event(Event::Request(vec![world.at(rng.below(16))])),
+                4 => world.event(Event::Reorganized(10 + rng.below(6) as u32)),
+                5 if rng.one_in(4) => world.reconnect(),
+                7 => world.slow = rng.one_in(8),
                 6 => {
-                    let tx = stranger(random);
+                    let tx = stranger(rng);
                     world.to_session.push_back(Event::Tx(tx));
                 }
                 8..20 => drop(world.node_step()),
                 _ => drop(world.session_step()),
             }
-            if random.one_in(20) {
+            if rng.one_in(20) {
                 claims += claim_everything(&mut world);
             }
         }
@@ -134,33 +135,33 @@ fn claim_everything(world: &mut World) -> usize {
 /// Messages in any order, with anything in them: never a panic.
 #[test]
 fn garbage_in_any_order() {
-    let random = &mut Random(4);
-    let (blocks, _) = chain(random, 8, 4);
+    let rng = &mut Rng::new(4);
+    let (blocks, _) = chain(rng, 8, 4);
     let mut world = World::new(policy(), blocks);
     for step in 0..20_000 {
-        let block = world.blocks[random.below(8) as usize].clone();
+        let block = world.blocks[rng.below(8)].clone();
         let count = block.txdata.len() as u32;
-        let index = random.below(u64::from(count)) as u32;
-        let event = match random.below(16) {
-            0 if random.one_in(20) => Event::Connected,
-            1 if random.one_in(20) => Event::Disconnected,
+        let index = rng.below(count as usize) as u32;
+        let event = match rng.below(16) {
+            0 if rng.one_in(20) => Event::Connected,
+            1 if rng.one_in(20) => Event::Disconnected,
             2 => Event::Watch(vec![watched(step % 50)]),
-            3 => Event::Request(vec![world.at(random.below(8) as usize)]),
-            4 => Event::Pong(random.below(1 << 40)),
-            5 => Event::Pong(ping_nonce(u64::from(policy().tweak) << 31 | random.below(2_000))),
-            6 => Event::Reorganized(random.below(16) as u32),
+            3 => Event::Request(vec![world.at(rng.below(8))]),
+            4 => Event::Pong(rng.u64() >> 24),
+            5 => Event::Pong(ping_nonce(u64::from(policy().tweak) << 31 | rng.below(2_000) as u64)),
+            6 => Event::Reorganized(rng.below(16) as u32),
             7 => Event::OmissionClaim(block.block_hash(), show(&block, index)),
             8 => Event::HeightClaim(block.block_hash(), show(&block, 0)),
             9 => Event::Tx(block.txdata[index as usize].clone()),
-            10 => Event::Tx(stranger(random)),
-            11 => Event::Tip(random.below(20) as u32),
+            10 => Event::Tx(stranger(rng)),
+            11 => Event::Tip(rng.below(20) as u32),
             12 => Event::Other,
             _ => {
                 let mut merkle_block = truth(&block, &[index]).0;
-                match random.below(6) {
-                    0 => merkle_block.num_transactions = random.below(1 << 32) as u32,
-                    1 => merkle_block.hashes.truncate(random.below(4) as usize),
-                    2 => merkle_block.flags = vec![random.below(256) as u8],
+                match rng.below(6) {
+                    0 => merkle_block.num_transactions = rng.u32(),
+                    1 => merkle_block.hashes.truncate(rng.below(4)),
+                    2 => merkle_block.flags = vec![rng.below(256) as u8],
                     _ => {}
                 }
                 Event::MerkleBlock(merkle_block)

@@ -7,7 +7,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::message::NetworkMessage;
 use bitcoin::{Block, Network, OutPoint, PublicKey, ScriptBuf, Transaction, Txid};
 
-use super::node::{Random, World, block, chain, is_complaint, script, stranger, tx, watched};
+use super::node::{World, block, chain, is_complaint, script, stranger, tx, watched};
 use crate::btc::bip37::session::{
     Action, Config, Event, FilterPolicy, Finding, Message, PrivacyReport, RefreshReason, Session,
     is_watchable,
@@ -15,6 +15,7 @@ use crate::btc::bip37::session::{
 use crate::btc::bip37::{Depth, HeaderLink, UpdateMode};
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{Label, Watched};
+use crate::test_rng::Rng;
 
 fn policy() -> FilterPolicy {
     FilterPolicy::new(0xdead_beef)
@@ -23,7 +24,7 @@ fn policy() -> FilterPolicy {
 #[test]
 fn everything_of_the_wallet_is_found() {
     for seed in 1..30 {
-        let (blocks, own) = chain(&mut Random(seed), 30, 8);
+        let (blocks, own) = chain(&mut Rng::new(seed), 30, 8);
         for update in [UpdateMode::All, UpdateMode::None] {
             let mut world = World::new(FilterPolicy { update, ..policy() }, blocks.clone());
             world.event(Event::Watch((0..8).map(watched).collect()));
@@ -40,19 +41,19 @@ fn everything_of_the_wallet_is_found() {
 #[test]
 fn a_keychain_is_followed_from_where_it_advanced() {
     // One index a block, two in some, and all in one at the end: past any look-ahead of 1.
-    let pay = |random: &mut Random, index| {
-        let from = stranger(random).input[0].previous_output;
+    let pay = |rng: &mut Rng, index| {
+        let from = stranger(rng).input[0].previous_output;
         tx(&[from], &[script(index)])
     };
-    let random = &mut Random(77);
+    let rng = &mut Rng::new(77);
     let mut blocks: Vec<_> = [&[0][..], &[1, 2], &[], &[3], &[4, 6, 5]]
         .iter()
         .zip(0..)
         .map(|(indices, height)| {
-            block(height, indices.iter().map(|&index| pay(random, index)).collect())
+            block(height, indices.iter().map(|&index| pay(rng, index)).collect())
         })
         .collect();
-    blocks.push(block(9, (7..12).map(|index| pay(random, index)).collect()));
+    blocks.push(block(9, (7..12).map(|index| pay(rng, index)).collect()));
     let mut own: Vec<_> =
         blocks.iter().flat_map(|b| b.txdata[1..].iter().map(Transaction::compute_txid)).collect();
     own.sort_unstable();
@@ -71,7 +72,7 @@ fn a_keychain_is_followed_from_where_it_advanced() {
 #[test]
 fn an_outpoint_lost_with_the_filter_before_is_noticed() {
     let receive = tx(
-        &stranger(&mut Random(5)).input.iter().map(|i| i.previous_output).collect::<Vec<_>>(),
+        &stranger(&mut Rng::new(5)).input.iter().map(|i| i.previous_output).collect::<Vec<_>>(),
         &[script(0)],
     );
     let coin = OutPoint::new(receive.compute_txid(), 0);
@@ -95,7 +96,7 @@ fn an_outpoint_lost_with_the_filter_before_is_noticed() {
 
 #[test]
 fn blocks_close_with_what_came_before_them() {
-    let (blocks, own) = chain(&mut Random(3), 12, 4);
+    let (blocks, own) = chain(&mut Rng::new(3), 12, 4);
     let mut world = World::new(FilterPolicy { insert_null_outpoint: true, ..policy() }, blocks);
     world.event(Event::Watch((0..4).map(watched).collect()));
     world.event(Event::Connected);
@@ -189,9 +190,9 @@ fn keys_give_hashes_and_what_pushes_nothing_cannot_be_watched() {
 
 #[test]
 fn a_filter_that_lets_too_much_through_is_noticed() {
-    let random = &mut Random(9);
+    let rng = &mut Rng::new(9);
     let blocks: Vec<_> =
-        (0..20).map(|height| block(height, (0..40).map(|_| stranger(random)).collect())).collect();
+        (0..20).map(|height| block(height, (0..40).map(|_| stranger(rng)).collect())).collect();
     let mut world = World::new(policy(), blocks);
     world.event(Event::Watch(vec![watched(0)]));
     world.event(Event::Connected);

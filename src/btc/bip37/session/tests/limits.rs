@@ -4,22 +4,22 @@ use core::time::Duration;
 
 use bitcoin::{Network, PublicKey, ScriptBuf};
 
-use super::node::{Random, World, block, show, stranger, truth, watched};
+use super::node::{World, block, show, stranger, truth, watched};
 use crate::btc::bip37::session::fences::{fence_of, ping_nonce};
 use crate::btc::bip37::session::{
     Action, Config, Event, EvidenceError, FilterPolicy, Finding, Limits, Message, PrivacyReport,
     Session,
 };
 use crate::btc::wallet::Watched;
+use crate::test_rng::Rng;
 
 fn world(length: u32) -> World {
     world_with(length, Limits { in_flight: 4, ..Limits::default() })
 }
 
 fn world_with(length: u32, limits: Limits) -> World {
-    let random = &mut Random(8);
-    let blocks =
-        (0..length).map(|height| block(height, (0..60).map(|_| stranger(random)).collect()));
+    let rng = &mut Rng::new(8);
+    let blocks = (0..length).map(|height| block(height, (0..60).map(|_| stranger(rng)).collect()));
     let mut world = World::new(FilterPolicy::new(7), blocks.collect());
     world.session =
         Session::new(Config { limits, ..Config::new(Network::Regtest, FilterPolicy::new(7)) });

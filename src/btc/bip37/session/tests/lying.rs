@@ -3,17 +3,18 @@
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, TxMerkleNode, Witness};
 
-use super::node::{Random, World, block, script, show, stranger, truth, tx, txids, watched};
+use super::node::{World, block, script, show, stranger, truth, tx, txids, watched};
 use crate::btc::bip37::session::{
     Event, EvidenceError, FilterPolicy, Finding, Ground, OmissionEvidence,
 };
 use crate::btc::bip37::{BloomFilter, MerkleBlock, ProofError, TreeError, UpdateMode};
 use crate::btc::merkle_tree::{MerklePath, PathError};
+use crate::test_rng::Rng;
 
 /// Three blocks; the second pays to script 0 at position 3, and the third spends that.
 fn world() -> World {
-    let random = &mut Random(11);
-    let mut foreign = |count: u32| (0..count).map(|_| stranger(random)).collect::<Vec<_>>();
+    let rng = &mut Rng::new(11);
+    let mut foreign = |count: u32| (0..count).map(|_| stranger(rng)).collect::<Vec<_>>();
     let receive = tx(&[OutPoint::new(bitcoin::Txid::hash(b"coin"), 0)], &[script(0)]);
     let spend = tx(&[OutPoint::new(receive.compute_txid(), 0)], &[script(1_800_000)]);
     let mut paying = foreign(5);
@@ -173,7 +174,7 @@ fn witnesses_are_dropped() {
         tx
     };
     let mut world = world();
-    let foreign = stranger(&mut Random(3));
+    let foreign = stranger(&mut Rng::new(3));
     let receive = world.blocks[1].txdata[3].clone();
     world.event(Event::Tx(padded(foreign.clone())));
     world.event(Event::Request(vec![world.at(1)]));
@@ -269,7 +270,7 @@ fn a_filter_sent_between_request_and_answer_spoils_the_answer() {
 /// that holds `element`.
 fn evidence(pays: &[u8], element: &[u8]) -> OmissionEvidence {
     let odd: Transaction = tx(&[OutPoint::null()], &[ScriptBuf::from(pays.to_vec())]);
-    let block: Block = block(1, vec![stranger(&mut Random(1)), odd]);
+    let block: Block = block(1, vec![stranger(&mut Rng::new(1)), odd]);
     let mut filter = BloomFilter::new(10, 1e-9, 1, UpdateMode::All).unwrap();
     filter.insert(element);
     let merkle_block = MerkleBlock::new(&block.header, &txids(&block), &[]).unwrap();

@@ -20,22 +20,7 @@ use crate::btc::bip37::{BloomFilter, MerkleBlock};
 use crate::btc::headers::BlockAt;
 use crate::btc::merkle_tree::{MerklePath, merkle_root};
 use crate::btc::wallet::{Label, Watched};
-
-/// A small generator of numbers: xorshift.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % limit
-    }
-
-    pub(super) fn one_in(&mut self, chance: u64) -> bool {
-        self.below(chance) == 0
-    }
-}
+use crate::test_rng::Rng;
 
 /// The wallet's script number `index`; a stranger's from 1,000,000 on.
 pub(super) fn script(index: u32) -> ScriptBuf {
@@ -65,9 +50,9 @@ pub(super) fn tx(spends: &[OutPoint], pays: &[ScriptBuf]) -> Transaction {
     }
 }
 
-pub(super) fn stranger(random: &mut Random) -> Transaction {
-    let hash = Txid::hash(&random.below(u64::MAX).to_le_bytes());
-    let pays = script(1_000_000 + random.below(1 << 31) as u32);
+pub(super) fn stranger(rng: &mut Rng) -> Transaction {
+    let hash = Txid::hash(&rng.array::<32>());
+    let pays = script(1_000_000 + rng.below(1 << 31) as u32);
     tx(&[OutPoint::new(hash, 0)], &[pays.clone(), pays])
 }
 
@@ -99,30 +84,26 @@ pub(super) fn show(block: &Block, index: u32) -> TransactionInBlock {
 
 /// A chain that pays to and spends from scripts below `scripts`, in and across blocks; with the
 /// ids of those transactions, sorted.
-pub(super) fn chain(random: &mut Random, length: u32, scripts: u32) -> (Vec<Block>, Vec<Txid>) {
+pub(super) fn chain(rng: &mut Rng, length: u32, scripts: u32) -> (Vec<Block>, Vec<Txid>) {
     let (mut coins, mut own) = (Vec::<OutPoint>::new(), Vec::new());
     let mut blocks = Vec::new();
     for height in 0..length {
         let mut txdata = Vec::new();
-        for _ in 0..random.below(12) {
-            let pick = random.below(6);
+        for _ in 0..rng.below(12) {
+            let pick = rng.below(6);
             let tx = match pick {
                 0 => {
-                    let to = script(random.below(u64::from(scripts)) as u32);
+                    let to = script(rng.below(scripts as usize) as u32);
                     tx(
-                        &stranger(random)
-                            .input
-                            .iter()
-                            .map(|i| i.previous_output)
-                            .collect::<Vec<_>>(),
+                        &stranger(rng).input.iter().map(|i| i.previous_output).collect::<Vec<_>>(),
                         &[script(1_500_000), to],
                     )
                 }
                 1 if !coins.is_empty() => {
-                    let coin = coins.swap_remove(random.below(coins.len() as u64) as usize);
+                    let coin = coins.swap_remove(rng.below(coins.len()));
                     tx(&[coin], &[script(1_600_000 + height)])
                 }
-                _ => stranger(random),
+                _ => stranger(rng),
             };
             let txid = tx.compute_txid();
             match pick {
