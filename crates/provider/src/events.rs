@@ -276,5 +276,4 @@ fn to_json(value: &DynSolValue) -> Value {
 }
 
 #[cfg(test)]
-#[path = "events_tests.rs"]
 mod tests;

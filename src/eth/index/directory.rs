@@ -130,19 +130,18 @@ impl RowCounts {
 mod tests {
     use super::{ROW, RowCounts};
     use crate::eth::bloom::BITS;
+    use crate::test_rng::Rng;
 
     #[test]
     fn counts_are_those_of_single_bits() {
-        let mut state = 3_u64;
+        let mut rng = Rng::new(3);
         let mut counts = RowCounts::default();
         let mut expected = vec![0_u16; ROW * 8];
         for number in 0..BITS {
             let mut row = [0; ROW];
             for (header, count) in expected.iter_mut().enumerate() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 // Some headers are in every row, some in none.
-                let set =
-                    header % 100 == 7 || (header % 50 != 3 && state >> 60 > number as u64 % 16);
+                let set = header % 100 == 7 || (header % 50 != 3 && rng.below(16) > number % 16);
                 row[header / 8] |= u8::from(set) << (header % 8);
                 *count += u16::from(set);
             }

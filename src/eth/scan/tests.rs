@@ -5,56 +5,40 @@ use chainsieve_lanes::simd::Backend;
 use super::{QueryId, QuerySet, Scanner, WatchList, candidates};
 use crate::eth::bloom::{self, BITS, BYTES, BitPositions};
 use crate::eth::log_query::CompiledQuery;
+use crate::test_rng::Rng;
 
-/// A seeded source of numbers (splitmix64).
-struct Random(u64);
+fn value(rng: &mut Rng) -> BitPositions {
+    core::array::from_fn(|_| u16::try_from(rng.below(BITS)).unwrap())
+}
 
-impl Random {
-    fn u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
+/// A filter of `values` values.
+fn bloom(rng: &mut Rng, values: usize) -> [u8; BYTES] {
+    let mut bloom = [0; BYTES];
+    (0..values).for_each(|_| bloom::accrue(&mut bloom, &value(rng)));
+    bloom
+}
 
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.u64() % u64::try_from(end).unwrap()).unwrap()
-    }
+/// Filters of all fills, some of them all ones and empty ones, the rest about as full as the
+/// values say.
+fn blooms(rng: &mut Rng, count: usize, values: usize) -> Vec<[u8; BYTES]> {
+    let bloom = |_| match rng.below(50) {
+        0 => [u8::MAX; BYTES],
+        1 => [0; BYTES],
+        2..10 => {
+            let values = rng.below(3_000);
+            bloom(rng, values)
+        }
+        _ => {
+            let values = rng.below(values * 2);
+            bloom(rng, values)
+        }
+    };
+    (0..count).map(bloom).collect()
+}
 
-    fn value(&mut self) -> BitPositions {
-        core::array::from_fn(|_| u16::try_from(self.below(BITS)).unwrap())
-    }
-
-    /// A filter of `values` values.
-    fn bloom(&mut self, values: usize) -> [u8; BYTES] {
-        let mut bloom = [0; BYTES];
-        (0..values).for_each(|_| bloom::accrue(&mut bloom, &self.value()));
-        bloom
-    }
-
-    /// Filters of all fills, some of them all ones and empty ones, the rest about as full as the
-    /// values say.
-    fn blooms(&mut self, count: usize, values: usize) -> Vec<[u8; BYTES]> {
-        let bloom = |_| match self.below(50) {
-            0 => [u8::MAX; BYTES],
-            1 => [0; BYTES],
-            2..10 => {
-                let values = self.below(3_000);
-                self.bloom(values)
-            }
-            _ => {
-                let values = self.below(values * 2);
-                self.bloom(values)
-            }
-        };
-        (0..count).map(bloom).collect()
-    }
-
-    fn query(&mut self, lengths: &[usize]) -> CompiledQuery {
-        let clauses = lengths.iter().map(|&length| (0..length).map(|_| self.value()).collect());
-        CompiledQuery::new(clauses.collect())
-    }
+fn query(rng: &mut Rng, lengths: &[usize]) -> CompiledQuery {
+    let clauses = lengths.iter().map(|&length| (0..length).map(|_| value(rng)).collect());
+    CompiledQuery::new(clauses.collect())
 }
 
 fn one_by_one(query: &CompiledQuery, blooms: &[[u8; BYTES]]) -> Vec<usize> {
@@ -86,10 +70,10 @@ const SHAPES: [(&[usize], usize); 18] = [
 
 #[test]
 fn candidates_are_those_one_by_one() {
-    let mut random = Random(1);
+    let mut rng = Rng::new(1);
     for (shape, values) in SHAPES {
-        let blooms = random.blooms(1_100, values);
-        let query = random.query(shape);
+        let blooms = blooms(&mut rng, 1_100, values);
+        let query = query(&mut rng, shape);
         let expected = one_by_one(&query, &blooms);
         if !shape.is_empty() {
             // The all ones, and more unless the query can't be met; never all.
@@ -111,10 +95,10 @@ fn candidates_are_those_one_by_one() {
 
 #[test]
 fn long_slices_in_many_blocks() {
-    let mut random = Random(2);
+    let mut rng = Rng::new(2);
     for (shape, values) in SHAPES {
-        let blooms = random.blooms(40_000, values);
-        let query = random.query(shape);
+        let blooms = blooms(&mut rng, 40_000, values);
+        let query = query(&mut rng, shape);
         let expected = one_by_one(&query, &blooms);
         for backend in Backend::available() {
             assert_eq!(candidates(backend, &query, &blooms), expected, "{backend:?}, {shape:?}");
@@ -126,19 +110,19 @@ fn long_slices_in_many_blocks() {
 
 #[test]
 fn watches_are_those_one_by_one() {
-    let mut random = Random(3);
+    let mut rng = Rng::new(3);
     let (mut none, mut some) = (0, 0);
     for count in (0..70).chain([500, 3_000]) {
         let shapes: [&[usize]; 9] =
             [&[1], &[1, 1], &[], &[1, 1, 1], &[2], &[40], &[3, 1], &[0], &[5, 4]];
         let queries: Vec<CompiledQuery> = (0..count)
-            .map(|_| match shapes[random.below(9)] {
+            .map(|_| match shapes[rng.below(9)] {
                 // The same value twice.
                 [1, 1, 1] => {
-                    let (a, b) = (random.value(), random.value());
+                    let (a, b) = (value(&mut rng), value(&mut rng));
                     CompiledQuery::new(vec![vec![a], vec![b], vec![a]])
                 }
-                shape => random.query(shape),
+                shape => query(&mut rng, shape),
             })
             .collect();
         let watches = WatchList::new(&queries);
@@ -147,7 +131,7 @@ fn watches_are_those_one_by_one() {
             assert_eq!(inserted.insert(query), number);
         }
         assert_eq!(watches.len() as usize, queries.len());
-        for bloom in random.blooms(60, 400) {
+        for bloom in blooms(&mut rng, 60, 400) {
             let numbered = (0..).zip(&queries);
             let expected: Vec<u32> = numbered
                 .filter(|(_, query)| query.answer(&bloom).is_candidate())
@@ -173,32 +157,32 @@ fn watches_are_those_one_by_one() {
 #[test]
 fn query_sets_miss_and_double_nothing() {
     const FIRST: u64 = 1_000_000;
-    let mut random = Random(4);
+    let mut rng = Rng::new(4);
     let (mut late, mut answers, mut rescans) = (0, 0, 0);
     for round in 0..60 {
-        let num_blooms = 1 + random.below(2_500);
-        let blooms = random.blooms(num_blooms, 300);
+        let num_blooms = 1 + rng.below(2_500);
+        let blooms = blooms(&mut rng, num_blooms, 300);
         let number = |place: usize| FIRST + u64::try_from(place).unwrap();
         for backend in Backend::available() {
             let mut set = QuerySet::new(backend);
             let mut queries: Vec<(CompiledQuery, u64)> = Vec::new();
             let mut answered: Vec<(QueryId, u64)> = Vec::new();
             let mut scanned = vec![false; blooms.len()];
-            let steps = 2 + random.below(12);
+            let steps = 2 + rng.below(12);
             for _ in 0..steps {
-                for _ in 0..random.below(if round % 3 == 0 { 2 } else { 12 }) {
+                for _ in 0..rng.below(if round % 3 == 0 { 2 } else { 12 }) {
                     let shapes: [&[usize]; 8] =
                         [&[1], &[1, 1], &[8], &[70, 1], &[0], &[2, 90], &[], &[1, 1, 1]];
-                    let shape = shapes[random.below(8)];
-                    let query = random.query(shape);
-                    let from = number(random.below(blooms.len() + 50)) - 25;
+                    let shape = shapes[rng.below(8)];
+                    let query = query(&mut rng, shape);
+                    let from = number(rng.below(blooms.len() + 50)) - 25;
                     let id = set.insert(query.clone(), from);
                     assert_eq!(id.index(), queries.len());
                     late += usize::from(!set.pending_of(id).is_empty());
                     queries.push((query, from));
                 }
-                let start = random.below(blooms.len());
-                let end = start + random.below(blooms.len() - start + 1);
+                let start = rng.below(blooms.len());
+                let end = start + rng.below(blooms.len() - start + 1);
                 let hits = set.scan(number(start), &blooms[start..end]);
                 assert!(hits.iter().map(|(block, _)| block).is_sorted_by(|a, b| a < b));
                 for (block, ids) in hits.iter() {
@@ -215,7 +199,7 @@ fn query_sets_miss_and_double_nothing() {
                 let (start, end) = (place(stretch.start), place(stretch.end));
                 assert!(scanned[start..end].iter().all(|&scanned| scanned));
                 // In two parts, so that a rescan ends within a stretch.
-                let middle = start + random.below(end - start + 1);
+                let middle = start + rng.below(end - start + 1);
                 for (start, end) in [(middle, end), (start, middle)] {
                     let hits = set.scan(number(start), &blooms[start..end]);
                     answered.extend(
@@ -245,8 +229,8 @@ fn query_sets_miss_and_double_nothing() {
 
 #[test]
 fn rewound_blocks_are_answered_anew() {
-    let mut random = Random(5);
-    let value = random.value();
+    let mut rng = Rng::new(5);
+    let value = value(&mut rng);
     let mut blooms = vec![[0; BYTES]; 30];
     bloom::accrue(&mut blooms[12], &value);
     bloom::accrue(&mut blooms[25], &value);
@@ -270,10 +254,10 @@ fn rewound_blocks_are_answered_anew() {
 fn a_block_with_a_match_is_a_candidate() {
     use alloy_primitives::{Address, B256, Bloom, Log, LogData};
 
-    let mut random = Random(6);
+    let mut rng = Rng::new(6);
     let mut word = || {
         B256::from_slice(
-            &core::array::from_fn::<u64, 4, _>(|_| random.u64()).map(u64::to_be_bytes).concat(),
+            &core::array::from_fn::<u64, 4, _>(|_| rng.u64()).map(u64::to_be_bytes).concat(),
         )
     };
     let mut checked = 0;

@@ -11,17 +11,9 @@ use crate::eth::index::error::{Damage, IndexError, Part};
 use crate::eth::index::format::{SECTION, SegmentId, Settings};
 use crate::eth::index::rows::Rows;
 use crate::eth::index::section::{Section, Turner};
+use crate::test_rng::Rng;
 
 const FIRST: u64 = 1_000_000;
-
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.0 ^ self.0 >> 29
-    }
-}
 
 fn settings(block_hashes: bool) -> Settings {
     let settings = Settings::new("mainnet").unwrap();
@@ -43,19 +35,19 @@ fn ones_of(section: usize, position: usize) -> usize {
 
 /// So many sections' headers, all of whose values differ.
 fn headers(sections: usize) -> Rows {
-    let mut numbers = Numbers(sections as u64);
+    let mut rng = Rng::new(sections as u64);
     let hash = |number: u64| B256::from(alloy_primitives::U256::from(number * 977 + 5));
     let mut rows = Rows::new(FIRST, hash(FIRST - 1));
     for index in 0..sections * SECTION {
         rows.hashes.push(hash(FIRST + index as u64));
         rows.times.push(1_500_000_000 + 13 * index as u64);
-        rows.gas.push(numbers.next() % 60_000_000);
+        rows.gas.push(rng.u64() % 60_000_000);
         rows.blooms.push([0; BYTES]);
     }
     for (section, blooms) in rows.blooms.as_chunks_mut::<SECTION>().0.iter_mut().enumerate() {
         for position in 0..BITS {
             // Consecutive headers from anywhere on, each with a step that visits all.
-            let (from, step) = (numbers.next() as usize, numbers.next() as usize | 1);
+            let (from, step) = (rng.u64() as usize, rng.u64() as usize | 1);
             for index in 0..ones_of(section, position) {
                 let header = from.wrapping_add(index.wrapping_mul(step)) % SECTION;
                 blooms[header][BYTES - 1 - position / 8] |= 1 << (position % 8);

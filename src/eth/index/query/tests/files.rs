@@ -17,23 +17,6 @@ use crate::eth::index::format::tail::{Slot, SlotPlace, TailHeader, TailRow};
 use crate::eth::index::format::{SECTION, Settings, segments};
 use crate::eth::index::{FileKind, ReadAt, Storage};
 
-/// A source of numbers (splitmix64).
-pub(super) struct Rng(pub(super) u64);
-
-impl Rng {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
-}
-
 /// Offset and length of reads.
 type Reads = Arc<Mutex<Vec<(u64, usize)>>>;
 

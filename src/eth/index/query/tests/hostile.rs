@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use chainsieve_lanes::simd::Backend;
 
-use super::files::{Files, Rng, files, segment};
+use super::files::{Files, files, segment};
 use crate::eth::bloom::{self, BYTES};
 use crate::eth::index::format::SECTION;
 use crate::eth::index::format::segment::{RowEntry, SegmentHeader, entry_len};
 use crate::eth::index::{Damage, Index, IndexError, Part};
 use crate::eth::log_query::CompiledQuery;
+use crate::test_rng::Rng;
 
 const SEGMENT: &str = "00000000-01.segment";
 
@@ -189,7 +190,7 @@ fn lists_that_are_none() {
 /// Entries and headers of random bytes with the right checksums: no panic.
 #[test]
 fn entries_that_lie() {
-    let mut rng = Rng(8);
+    let mut rng = Rng::new(8);
     let mut files = files(0, &blooms(), 1);
     let bytes = segment(0, &blooms());
     let header = SegmentHeader::from_bytes(SEGMENT, bytes.first_chunk().unwrap()).unwrap();
@@ -201,7 +202,7 @@ fn entries_that_lie() {
         let entry = &mut bytes[at..][..length];
         let byte = rng.below(10);
         entry[byte] = if rng.below(2) == 0 {
-            rng.next().to_le_bytes()[0]
+            rng.u64().to_le_bytes()[0]
         } else {
             [0, 1, 31, 32, 255][round % 5]
         };

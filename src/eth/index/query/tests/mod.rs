@@ -8,7 +8,7 @@ use alloc::collections::BTreeSet;
 
 use chainsieve_lanes::simd::Backend;
 
-use self::files::{Files, Rng, files};
+use self::files::{Files, files};
 use super::{Candidates, QueryStats};
 use crate::eth::bloom::{self, BYTES, BitPositions};
 use crate::eth::fill::FillHistogram;
@@ -17,6 +17,7 @@ use crate::eth::index::format::SECTION;
 use crate::eth::index::{Index, IndexError};
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan;
+use crate::test_rng::Rng;
 
 /// Values: some in many filters, most in few.
 fn value(rng: &mut Rng) -> BitPositions {
@@ -42,11 +43,11 @@ fn blooms(rng: &mut Rng, count: usize) -> Vec<[u8; BYTES]> {
                         .as_chunks_mut::<8>()
                         .0
                         .iter_mut()
-                        .for_each(|word| *word = rng.next().to_le_bytes());
+                        .for_each(|word| *word = rng.u64().to_le_bytes());
                     bloom::accrue(&mut bloom, &value(rng));
                 }
                 _ => bloom.as_chunks_mut::<8>().0.iter_mut().for_each(|word| {
-                    *word = (rng.next() | rng.next() | rng.next() | rng.next()).to_le_bytes();
+                    *word = (rng.u64() | rng.u64() | rng.u64() | rng.u64()).to_le_bytes();
                 }),
             }
             if full && rng.below(1_000) == 0 {
@@ -108,7 +109,7 @@ fn check(
 
 #[test]
 fn as_a_row_scan() {
-    let mut rng = Rng(1);
+    let mut rng = Rng::new(1);
     let section = SECTION;
     let sizes =
         [1, 511, 512, 513, section - 1, section, section + 1, 2 * section, 3 * section + 77];
@@ -135,7 +136,7 @@ fn as_a_row_scan() {
 /// The largest segment, the next section, and the tail behind them.
 #[test]
 fn around_the_largest_segment() {
-    let mut rng = Rng(2);
+    let mut rng = Rng::new(2);
     let size = 33 * SECTION + 100;
     let blooms = blooms(&mut rng, size);
     for sections in [32, 33] {
@@ -165,7 +166,7 @@ fn around_the_largest_segment() {
 /// Many queries in one pass, and segments on all cores, give what one by one gives.
 #[test]
 fn many_at_once_and_in_parallel() {
-    let mut rng = Rng(3);
+    let mut rng = Rng::new(3);
     let size = 7 * SECTION + 300;
     let blooms = blooms(&mut rng, size);
     let mut files = files(5, &blooms, 7);
@@ -256,10 +257,10 @@ fn what_can_not_match_is_not_read() {
 /// What is in memory is asked for before it is read for the first time, and not again.
 #[test]
 fn storage_is_told_what_is_needed_next() {
-    let mut rng = Rng(9);
+    let mut rng = Rng::new(9);
     let mut blooms = vec![[0; BYTES]; 3 * SECTION];
     for bloom in &mut blooms {
-        bloom.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = rng.next().to_le_bytes());
+        bloom.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = rng.u64().to_le_bytes());
     }
     let files = files(0, &blooms, 3);
     let index = Index::open(files.clone()).unwrap();
@@ -279,7 +280,7 @@ fn storage_is_told_what_is_needed_next() {
 /// Alternatives that every block has are found without reading the others.
 #[test]
 fn alternatives_stop_when_all_blocks_have_one() {
-    let mut rng = Rng(4);
+    let mut rng = Rng::new(4);
     let mut blooms = vec![[0; BYTES]; SECTION];
     let values: Vec<_> = (0..400).map(|i: u32| bloom::positions(&i.to_be_bytes())).collect();
     for bloom in &mut blooms {
@@ -299,7 +300,7 @@ fn alternatives_stop_when_all_blocks_have_one() {
 
 #[test]
 fn what_is_explained() {
-    let mut rng = Rng(6);
+    let mut rng = Rng::new(6);
     let size = 5 * SECTION + 100;
     let blooms = blooms(&mut rng, size);
     let index = Index::open(files(0, &blooms, 5)).unwrap();
