@@ -9,7 +9,7 @@ use chainsieve::eth::provider::Budget;
 
 use crate::anchor::Anchor;
 use crate::error::BuildError;
-use crate::node::{Endpoint, EndpointError, Node, Options};
+use crate::node::{Endpoint, EndpointError, Node, NoteSink, Options};
 use crate::nodes::{Nodes, Settings};
 use crate::note::Note;
 use crate::provider::Provider;
@@ -176,7 +176,7 @@ impl Builder {
     /// Gets notes, for a log or a progress bar, with the endpoint of the node that a note is about.
     /// Called on the threads that ask.
     pub fn on_note(mut self, sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) -> Self {
-        self.options.on_note = Some(Arc::new(sink));
+        self.options.on_note = Some(NoteSink(Arc::new(sink)));
         self
     }
 

@@ -44,7 +44,7 @@ pub use follow::{
     Following, LogUpdate, LogUpdates,
 };
 pub use logs::{Incomplete, LogsError, ProvenLogs};
-pub use node::{Endpoint, EndpointError, Node, NoteSink, Options, RpcError};
+pub use node::{Endpoint, EndpointError, Node, RpcError};
 pub use note::{Note, Stage};
 pub use pending::Pending;
 pub use provider::{Audited, Provider};

@@ -72,26 +72,26 @@ impl Nodes {
         let anchor = self.settings.anchor.as_ref();
         anchor.map_or(Ok(Vec::new()), |anchor| anchor.blocks().map_err(FetchError::Anchor))
     }
+}
 
-    /// The first answer of a node that has one, else the first error.
-    pub(crate) fn first_of<T>(
-        &self,
-        what: impl Fn() -> String,
-        ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
-    ) -> Result<Option<T>, FetchError> {
-        let mut failed = None;
-        for node in &self.list {
-            match ask(node) {
-                Ok(Some(answer)) => return Ok(Some(answer)),
-                Ok(None) => {}
-                Err(RpcError::Stopped) => return Err(FetchError::Stopped),
-                Err(error) => {
-                    failed.get_or_insert_with(|| FetchError::rpc(node.name(), what(), error));
-                }
+/// The first answer of a node that has one, else the first error.
+pub(crate) fn first_of<T>(
+    nodes: &[Node],
+    what: impl Fn() -> String,
+    ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
+) -> Result<Option<T>, FetchError> {
+    let mut failed = None;
+    for node in nodes {
+        match ask(node) {
+            Ok(Some(answer)) => return Ok(Some(answer)),
+            Ok(None) => {}
+            Err(RpcError::Stopped) => return Err(FetchError::Stopped),
+            Err(error) => {
+                failed.get_or_insert_with(|| FetchError::rpc(node.name(), what(), error));
             }
         }
-        failed.map_or(Ok(None), Err)
     }
+    failed.map_or(Ok(None), Err)
 }
 
 /// A chain of which nothing is assumed.

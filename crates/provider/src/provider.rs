@@ -15,7 +15,7 @@ use crate::asking::Asking;
 use crate::error::FetchError;
 use crate::logs::{LogsError, ProvenLogs};
 use crate::node::Node;
-use crate::nodes::{Nodes, Settings};
+use crate::nodes::{Nodes, Settings, first_of};
 use crate::receipts::{self, Fetched};
 use crate::resolve::{Asked, Asks, Needed, resolve};
 use crate::scan::{Scan, ScannedPart, scan_parts};
@@ -100,7 +100,7 @@ impl Provider {
     /// # Errors
     /// No node answers.
     pub fn header(&self, tag: BlockTag) -> Result<Option<HeaderBuf>, FetchError> {
-        self.0.first_of(|| crate::node::named(tag), |node| node.header_at(tag))
+        first_of(self.nodes(), || crate::node::named(tag), |node| node.header_at(tag))
     }
 
     /// The header with this hash; `None` if no node has it.
@@ -108,7 +108,7 @@ impl Provider {
     /// # Errors
     /// No node answers.
     pub fn header_by_hash(&self, hash: B256) -> Result<Option<HeaderBuf>, FetchError> {
-        self.0.first_of(|| format!("block {hash}"), |node| node.header_by_hash(hash))
+        first_of(self.nodes(), || format!("block {hash}"), |node| node.header_by_hash(hash))
     }
 
     /// The headers of these blocks, each the child of the one before, from the first node that has

@@ -10,6 +10,7 @@ use chainsieve::eth::log_query::{
 
 use crate::error::FetchError;
 use crate::node::{Node, RpcError};
+use crate::nodes::first_of;
 use crate::tagged::Tagged;
 use crate::warning::Warning;
 
@@ -160,21 +161,15 @@ fn at_hash(
 
 /// The number of the block with this hash, by the first node that has it.
 fn number_of(nodes: &[Node], hash: B256) -> Result<Option<u64>, FetchError> {
-    let mut failed = None;
-    for node in nodes {
-        match node.header_by_hash(hash) {
-            Ok(Some(header)) => return Ok(Some(header.view().number())),
-            Ok(None) => {}
-            Err(RpcError::Stopped) => return Err(FetchError::Stopped),
-            // Some answer with an error for a block that they don't have.
-            Err(error) if matches!(error.origin(), RpcError::Node { .. }) => {}
-            Err(error) => {
-                let error = FetchError::rpc(node.name(), format!("block {hash}"), error);
-                failed.get_or_insert(error);
-            }
-        }
-    }
-    failed.map_or(Ok(None), Err)
+    let header = first_of(
+        nodes,
+        || format!("block {hash}"),
+        |node| match node.header_by_hash(hash) {
+            Err(error) if matches!(error.origin(), RpcError::Node { .. }) => Ok(None),
+            header => header,
+        },
+    )?;
+    Ok(header.map(|header| header.view().number()))
 }
 
 /// Which headers a query needs.

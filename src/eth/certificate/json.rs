@@ -2,11 +2,11 @@
 
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
-use core::fmt::Display;
 
-use alloy_primitives::{B256, Bytes, U64};
+use alloy_primitives::{B256, Bytes};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -72,12 +72,14 @@ struct Wire {
     version: u64,
     profile: String,
     chain: Chain,
-    query: Value<LogQuery, QueryJsonError>,
+    /// What is wrong with it is kept, for an error that names it.
+    #[serde(serialize_with = "write_query", deserialize_with = "read_query")]
+    query: Result<LogQuery, QueryJsonError>,
     semantics: String,
     result: ResultOf,
     counts: Counts,
     #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<Vec<Value<Bytes>>>,
+    headers: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     receipts: Option<Vec<ReceiptsOf>>,
 }
@@ -85,89 +87,42 @@ struct Wire {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Chain {
-    parent_hash: Value<B256>,
-    first: Value<U64>,
-    last: Value<U64>,
-    last_hash: Value<B256>,
+    parent_hash: String,
+    first: String,
+    last: String,
+    last_hash: String,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ResultOf {
-    logs: Value<U64>,
-    digest: Value<B256>,
+    logs: String,
+    digest: String,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Counts {
-    blocks: Value<U64>,
-    examined: Value<U64>,
+    blocks: String,
+    examined: String,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ReceiptsOf {
-    block_hash: Value<B256>,
-    receipts: Vec<Value<Bytes>>,
+    block_hash: String,
+    receipts: Vec<String>,
 }
 
-/// The value of a member. What is wrong with it is kept, for an error that names the member.
-struct Value<T, P = ValueProblem>(Result<T, P>);
-
-impl<T> Value<T> {
-    fn named(self, member: &'static str) -> Result<T, CertificateJsonError> {
-        self.0.map_err(|problem| CertificateJsonError::Value { member, problem })
-    }
+fn write_query<S: Serializer>(
+    query: &Result<LogQuery, QueryJsonError>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    query.as_ref().map_err(serde::ser::Error::custom)?.serialize(serializer)
 }
 
-fn each(member: &'static str, list: Vec<Value<Bytes>>) -> Result<Vec<Bytes>, CertificateJsonError> {
-    list.into_iter().map(|value| value.named(member)).collect()
-}
-
-fn values(list: &[Bytes]) -> Vec<Value<Bytes>> {
-    list.iter().map(|bytes| Value(Ok(bytes.clone()))).collect()
-}
-
-/// A value that is written in hex.
-trait Hex: Sized {
-    fn read(text: &str) -> Result<Self, ValueProblem>;
-}
-
-impl Hex for B256 {
-    fn read(text: &str) -> Result<Self, ValueProblem> {
-        json::fixed_bytes(text, Prefix::Required, "a hash").map(Self::new)
-    }
-}
-
-impl Hex for U64 {
-    fn read(text: &str) -> Result<Self, ValueProblem> {
-        json::number(text, false).map(Self::from)
-    }
-}
-
-impl Hex for Bytes {
-    fn read(text: &str) -> Result<Self, ValueProblem> {
-        json::bytes(text).map(Self::from)
-    }
-}
-
-impl<T: Serialize, P: Display> Serialize for Value<T, P> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.as_ref().map_err(serde::ser::Error::custom)?.serialize(serializer)
-    }
-}
-
-impl<'de, T: Hex> Deserialize<'de> for Value<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|text| Self(T::read(&text)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Value<LogQuery, QueryJsonError> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_query(deserializer).map(Self)
-    }
+fn written(list: &[Bytes]) -> Vec<String> {
+    list.iter().map(Bytes::to_string).collect()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err passes it so")]
@@ -194,26 +149,26 @@ impl Certificate {
 
 impl Serialize for Certificate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (hash, number) = (|hash| Value(Ok(hash)), |number| Value(Ok(U64::from(number))));
+        let number = |number: u64| format!("{number:#x}");
         let receipts = self.receipts.iter().map(|(block, encodings)| ReceiptsOf {
-            block_hash: hash(*block),
-            receipts: values(encodings),
+            block_hash: block.to_string(),
+            receipts: written(encodings),
         });
         let wire = Wire {
             format: FORMAT.to_owned(),
             version: VERSION,
             profile: self.profile.clone(),
             chain: Chain {
-                parent_hash: hash(self.parent_hash),
+                parent_hash: self.parent_hash.to_string(),
                 first: number(self.first),
                 last: number(self.last),
-                last_hash: hash(self.last_hash),
+                last_hash: self.last_hash.to_string(),
             },
-            query: Value(Ok(self.query.clone())),
+            query: Ok(self.query.clone()),
             semantics: self.semantics.to_string(),
-            result: ResultOf { logs: number(self.logs), digest: hash(self.digest) },
+            result: ResultOf { logs: number(self.logs), digest: self.digest.to_string() },
             counts: Counts { blocks: number(self.blocks), examined: number(self.examined) },
-            headers: self.headers.as_deref().map(values),
+            headers: self.headers.as_deref().map(written),
             receipts: (!self.receipts.is_empty()).then(|| receipts.collect()),
         };
         wire.serialize(serializer)
@@ -235,28 +190,38 @@ impl Wire {
             "alloy" => Semantics::Alloy,
             other => return Err(CertificateJsonError::Semantics(excerpt(other))),
         };
-        let headers = self.headers.map(|headers| each("headers", headers)).transpose()?;
+        let named = |member| move |problem| CertificateJsonError::Value { member, problem };
+        let hash = |text: String, member| {
+            let hash = json::fixed_bytes(&text, Prefix::Required, "a hash");
+            hash.map(B256::new).map_err(named(member))
+        };
+        let number = |text: String, member| json::number(&text, false).map_err(named(member));
+        let each = |list: Vec<String>, member| {
+            let list = list.into_iter().map(|text| json::bytes(&text).map(Bytes::from));
+            list.collect::<Result<Vec<_>, _>>().map_err(named(member))
+        };
+        let headers = self.headers.map(|headers| each(headers, "headers")).transpose()?;
         let mut receipts = BTreeMap::new();
         for block in self.receipts.unwrap_or_default() {
-            let hash = block.block_hash.named("receipts.blockHash")?;
-            let encodings = each("receipts.receipts", block.receipts)?;
-            if receipts.insert(hash, encodings).is_some() {
-                return Err(CertificateJsonError::ReceiptsTwice(hash));
+            let block_hash = hash(block.block_hash, "receipts.blockHash")?;
+            let encodings = each(block.receipts, "receipts.receipts")?;
+            if receipts.insert(block_hash, encodings).is_some() {
+                return Err(CertificateJsonError::ReceiptsTwice(block_hash));
             }
         }
         let Chain { parent_hash, first, last, last_hash } = self.chain;
         Ok(Certificate {
             profile: self.profile,
-            parent_hash: parent_hash.named("chain.parentHash")?,
-            first: first.named("chain.first")?.to(),
-            last: last.named("chain.last")?.to(),
-            last_hash: last_hash.named("chain.lastHash")?,
-            query: self.query.0.map_err(CertificateJsonError::Query)?,
+            parent_hash: hash(parent_hash, "chain.parentHash")?,
+            first: number(first, "chain.first")?,
+            last: number(last, "chain.last")?,
+            last_hash: hash(last_hash, "chain.lastHash")?,
+            query: self.query.map_err(CertificateJsonError::Query)?,
             semantics,
-            logs: self.result.logs.named("result.logs")?.to(),
-            digest: self.result.digest.named("result.digest")?,
-            blocks: self.counts.blocks.named("counts.blocks")?.to(),
-            examined: self.counts.examined.named("counts.examined")?.to(),
+            logs: number(self.result.logs, "result.logs")?,
+            digest: hash(self.result.digest, "result.digest")?,
+            blocks: number(self.counts.blocks, "counts.blocks")?,
+            examined: number(self.counts.examined, "counts.examined")?,
             headers,
             receipts,
         })

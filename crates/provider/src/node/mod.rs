@@ -32,31 +32,37 @@ pub use error::RpcError;
 use transport::Transport;
 
 /// Gets notes. The endpoint is that of the node that a note is about.
-pub type NoteSink = Arc<dyn Fn(&Endpoint, &Note) + Send + Sync>;
+#[derive(Clone)]
+pub(crate) struct NoteSink(pub(crate) Arc<dyn Fn(&Endpoint, &Note) + Send + Sync>);
+
+impl fmt::Debug for NoteSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NoteSink")
+    }
+}
 
 /// How nodes are asked.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Options {
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
     /// How long an answer may take; 30 s by default.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// How often a request that failed is sent again, after longer and longer waits; 5 by default.
-    pub retries: u32,
+    pub(crate) retries: u32,
     /// Calls in one request at most; fewer where the node takes fewer. 100 by default.
-    pub batch: usize,
+    pub(crate) batch: usize,
     /// Requests at a time; 4 by default. An answer has at most 256 MiB.
-    pub parallel: usize,
+    pub(crate) parallel: usize,
     /// Blocks of one `eth_getLogs` at most; by default learnt from the node.
-    pub log_range: Option<u64>,
+    pub(crate) log_range: Option<u64>,
     /// Bytes that one operation may hold of headers' RLP, and as many of logs, and of receipts;
     /// 2 GiB by default.
-    pub max_held: u64,
+    pub(crate) max_held: u64,
     /// What may be spent at each node; no limit by default.
-    pub budget: Option<Budget>,
+    pub(crate) budget: Option<Budget>,
     /// Ends requests and waits.
-    pub stop: Stop,
+    pub(crate) stop: Stop,
     /// Gets notes; nobody does by default. Called on the threads that ask.
-    pub on_note: Option<NoteSink>,
+    pub(crate) on_note: Option<NoteSink>,
 }
 
 impl Default for Options {
@@ -75,23 +81,9 @@ impl Default for Options {
     }
 }
 
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("timeout", &self.timeout)
-            .field("retries", &self.retries)
-            .field("batch", &self.batch)
-            .field("parallel", &self.parallel)
-            .field("log_range", &self.log_range)
-            .field("max_held", &self.max_held)
-            .field("budget", &self.budget)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Options {
     pub(crate) fn note(&self, endpoint: &Endpoint, note: &Note) {
-        if let Some(sink) = &self.on_note {
+        if let Some(NoteSink(sink)) = &self.on_note {
             sink(endpoint, note);
         }
     }
@@ -109,7 +101,7 @@ pub struct Node {
 
 impl Node {
     /// A node that is not asked anything yet.
-    pub fn new(endpoint: Endpoint, options: Options) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, options: Options) -> Self {
         Self {
             windows: Arc::new(Mutex::new(WindowSize::new(options.log_range))),
             caller: Caller::new(Transport::new(endpoint, options)),
