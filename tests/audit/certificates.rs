@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use alloy_primitives::{B256, address, b256};
 use chainsieve::eth::audit::{Audit, AuditError, Question, Undecidable};
 use chainsieve::eth::certificate::{
-    Certificate, CertificateJsonError, Claim, IssueError, Trust, VerifyError,
+    Certificate, CertificateJsonError, IssueError, Trust, VerifyError,
 };
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log::{LocatedLog, digest};
@@ -193,15 +193,15 @@ fn a_false_result_is_neither_certified_nor_passed() {
     let headers = Some(&issued.run.chain);
     let receipts = |number, _: B256| Some(issued.run.block(number).receipts.clone());
     let verify = |result| forged.verify(&issued.trust(), headers, receipts, result);
-    assert_eq!(verify(None), Err(VerifyError::NotSo(Claim::Logs)));
+    assert_eq!(verify(None), Err(VerifyError::NotSo("result.logs")));
     assert!(matches!(verify(Some(&false_answer)), Err(VerifyError::Refuted(_))));
-    assert_eq!(verify(Some(&issued.answer)), Err(VerifyError::NotSo(Claim::Logs)));
+    assert_eq!(verify(Some(&issued.answer)), Err(VerifyError::NotSo("result.logs")));
     // As many logs, one of them another.
     let mut other = issued.answer.clone();
     other[2].log.data.data = vec![1].into();
     let forged = Certificate::from_report(&issued.question(), &honest, &other).unwrap();
     let error = forged.verify(&issued.trust(), headers, receipts, None);
-    assert_eq!(error, Err(VerifyError::NotSo(Claim::Digest)));
+    assert_eq!(error, Err(VerifyError::NotSo("result.digest")));
 }
 
 /// Every leaf of a JSON value, by its pointer.

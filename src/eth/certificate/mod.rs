@@ -46,7 +46,7 @@ use crate::eth::log_query::{LogQuery, Semantics};
 use crate::eth::receipts::BlockReceipts;
 
 pub use json::CertificateJsonError;
-pub use verify::{Claim, Trust, VerifiedCertificate, VerifyError};
+pub use verify::{Trust, VerifiedCertificate, VerifyError};
 
 /// The name of the format.
 pub const FORMAT: &str = "chainsieve-log-certificate";

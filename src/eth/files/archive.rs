@@ -1,6 +1,5 @@
 //! era1 and ere archives: their entries, and those of each block.
 
-use core::fmt;
 use std::io::{Cursor, Read};
 
 use alloy_primitives::Bytes;
@@ -121,6 +120,7 @@ impl Head {
 /// ```
 ///
 /// [specs]: https://github.com/eth-clients/e2store-format-specs
+#[derive(Debug)]
 pub struct Archive<R> {
     input: Input<R>,
     /// The entry whose data comes next, if it was not read.
@@ -231,15 +231,6 @@ impl<R: Read> Archive<R> {
                     .unwrap_or_else(|| head.wrong(FileProblem::OverLimit { part, limit })))
             }
         }
-    }
-}
-
-impl<R: fmt::Debug> fmt::Debug for Archive<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Archive")
-            .field("input", &self.input)
-            .field("unread", &self.unread)
-            .finish_non_exhaustive()
     }
 }
 

@@ -56,6 +56,7 @@ pub struct HeaderReader<R> {
     failed: Option<FileError>,
 }
 
+#[derive(Debug)]
 enum Headers<R> {
     Rlp(RlpHeaders<R>),
     Json(JsonHeaders<R>),
@@ -84,12 +85,6 @@ impl<R: Read> Headers<R> {
             #[cfg(feature = "era")]
             Self::Era(headers) => headers.input(),
         }
-    }
-}
-
-impl<R: core::fmt::Debug> core::fmt::Debug for Headers<R> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Headers")
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use alloy_primitives::{Address, B64, B256, Bytes, U256};
-use alloy_rlp::{Encodable, Header as RlpHeader};
+use alloy_rlp::Encodable;
 
 use super::{HeaderError, HeaderView};
 use crate::eth::json::message;
@@ -146,23 +146,19 @@ impl Fields {
             &self.mix_hash,
             &self.nonce,
         ];
-        let mut payload = Vec::with_capacity(700);
-        for field in always {
-            field.encode(&mut payload);
-        }
+        let mut fields = always.to_vec();
         let mut missing = None;
         for (name, field) in self.by_fork() {
             match (field, missing) {
-                (Some(field), None) => field.encode(&mut payload),
+                (Some(field), None) => fields.push(field),
                 (Some(_), Some(missing)) => {
                     return Err(JsonHeaderError::Hole { missing, present: name });
                 }
                 (None, _) => missing = missing.or(Some(name)),
             }
         }
-        let mut rlp = Vec::with_capacity(payload.len() + 3);
-        RlpHeader { list: true, payload_length: payload.len() }.encode(&mut rlp);
-        rlp.append(&mut payload);
+        let mut rlp = Vec::with_capacity(700);
+        alloy_rlp::encode_list::<_, dyn Encodable>(&fields, &mut rlp);
         Ok(rlp)
     }
 

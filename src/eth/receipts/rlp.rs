@@ -151,28 +151,18 @@ fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
         Outcome::PostState(root) => root,
         Outcome::Unknown => unreachable!("checked before the root is computed"),
     };
-    let deposit = receipt
-        .deposit_receipt_version
-        .map(|version| (receipt.deposit_nonce.unwrap_or_default(), version));
     let bloom = alloy_primitives::Bloom::from(bloom);
-    let fields: [&dyn Encodable; 4] =
-        [outcome, &receipt.cumulative_gas_used, &bloom, &receipt.logs];
-    let mut payload_length = fields.into_iter().map(Encodable::length).sum();
-    if let Some((nonce, version)) = deposit {
-        payload_length += nonce.length() + version.length();
+    let mut fields: Vec<&dyn Encodable> =
+        Vec::from([outcome, &receipt.cumulative_gas_used, &bloom, &receipt.logs]);
+    let nonce = receipt.deposit_nonce.unwrap_or_default();
+    if let Some(version) = &receipt.deposit_receipt_version {
+        fields.extend([&nonce as &dyn Encodable, version]);
     }
     out.clear();
     if receipt.receipt_type != 0 {
         out.push(receipt.receipt_type);
     }
-    Header { list: true, payload_length }.encode(out);
-    for field in fields {
-        field.encode(out);
-    }
-    if let Some((nonce, version)) = deposit {
-        nonce.encode(out);
-        version.encode(out);
-    }
+    alloy_rlp::encode_list::<_, dyn Encodable>(&fields, out);
 }
 
 /// The payload of a list that is all of the bytes.
