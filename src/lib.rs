@@ -47,7 +47,7 @@ extern crate alloc;
 pub mod btc;
 #[cfg(feature = "eth")]
 pub mod eth;
-#[cfg(test)]
+#[cfg(all(test, any(feature = "btc", feature = "eth")))]
 mod test_rng;
 
 /// The hash functions of the filters.

@@ -1,5 +1,6 @@
 //! A seeded source of numbers for unit tests, so that a failure comes back with its seed (splitmix64).
 
+#[cfg(feature = "btc")]
 use alloc::vec::Vec;
 
 pub(crate) struct Rng(u64);
@@ -22,7 +23,10 @@ impl Rng {
         let end = u64::try_from(end).expect("64 bits");
         usize::try_from(self.u64() % end).expect("below a usize")
     }
+}
 
+#[cfg(feature = "btc")]
+impl Rng {
     /// True once in `n` times.
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
