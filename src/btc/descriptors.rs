@@ -6,7 +6,6 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr as _;
 
@@ -15,6 +14,7 @@ use bitcoin::bip32::ChildNumber;
 use miniscript::descriptor::{DescriptorPublicKey, Wildcard};
 use miniscript::{Descriptor, ForEachKey as _};
 use secp256k1::Secp256k1;
+use thiserror::Error;
 
 /// The number of children that an index can name: those not hardened (BIP32).
 pub(super) const NUM_INDICES: u32 = 1 << 31;
@@ -131,35 +131,22 @@ fn check_derivable(descriptor: &Descriptor<DescriptorPublicKey>) -> Result<(), D
 }
 
 /// Why a descriptor has no scripts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
     /// It does not parse; the reason in miniscript's words.
+    #[error("descriptor does not parse: {0}")]
     Malformed(String),
     /// It holds a private extended key.
+    #[error("descriptor holds a private key: watching needs the public one only")]
     PrivateKey,
     /// A key that public derivation does not reach, and why.
+    #[error("descriptor cannot be derived: {0}")]
     Underivable(String),
     /// An index from 2³¹ on.
+    #[error("index {0}, the limit is {max}", max = NUM_INDICES - 1)]
     IndexTooLarge(u32),
 }
-
-impl fmt::Display for DescriptorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(why) => write!(f, "descriptor does not parse: {why}"),
-            Self::PrivateKey => {
-                f.write_str("descriptor holds a private key: watching needs the public one only")
-            }
-            Self::Underivable(why) => write!(f, "descriptor cannot be derived: {why}"),
-            Self::IndexTooLarge(index) => {
-                write!(f, "index {index}, the limit is {}", NUM_INDICES - 1)
-            }
-        }
-    }
-}
-
-impl core::error::Error for DescriptorError {}
 
 #[cfg(test)]
 mod tests {

@@ -6,10 +6,10 @@
 //! (CVE-2017-12842).
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use bitcoin::hashes::{Hash as _, HashEngine as _, sha256};
 use bitcoin::{Transaction, TxMerkleNode, Txid};
+use thiserror::Error;
 
 /// Core's limit on `nTransactions` in a `merkleblock`: `MAX_BLOCK_WEIGHT` (4,000,000) over
 /// `MIN_TRANSACTION_WEIGHT` (240).
@@ -199,12 +199,14 @@ pub struct TransactionInBlock {
 }
 
 /// Why a merkle path fits no tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PathError {
     /// No transactions, or more than a block can have.
+    #[error("{0} transactions, a block has 1 to {MAX_BLOCK_TRANSACTIONS}")]
     NumTransactions(u32),
     /// A position behind the last transaction.
+    #[error("position {index} in a block of {num_transactions} transactions")]
     IndexOutOfRange {
         /// The position claimed.
         index: u32,
@@ -212,6 +214,7 @@ pub enum PathError {
         num_transactions: u32,
     },
     /// More or fewer siblings than the tree has levels above the txids.
+    #[error("{siblings} siblings for a tree of height {height}")]
     Length {
         /// The siblings given.
         siblings: usize,
@@ -219,29 +222,9 @@ pub enum PathError {
         height: u32,
     },
     /// A node equal to its sibling, or a last node of an odd level whose sibling is not itself.
+    #[error("the sibling at level {level} is not one that a tree over txids has")]
     Sibling {
         /// The level of the two, 0 for txids.
         level: u32,
     },
 }
-
-impl fmt::Display for PathError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NumTransactions(count) => {
-                write!(f, "{count} transactions, a block has 1 to {MAX_BLOCK_TRANSACTIONS}")
-            }
-            Self::IndexOutOfRange { index, num_transactions } => {
-                write!(f, "position {index} in a block of {num_transactions} transactions")
-            }
-            Self::Length { siblings, height } => {
-                write!(f, "{siblings} siblings for a tree of height {height}")
-            }
-            Self::Sibling { level } => {
-                write!(f, "the sibling at level {level} is not one that a tree over txids has")
-            }
-        }
-    }
-}
-
-impl core::error::Error for PathError {}

@@ -7,10 +7,9 @@
 //! Source: Bitcoin Core 28.1, `pow.cpp` and `arith_uint256.cpp`. `bitcoin`'s
 //! `Target::from_compact` reads a negative number as 0 and has no check of overflow.
 
-use core::fmt;
-
 use bitcoin::block::Header;
 use bitcoin::{BlockHash, Network, Target};
+use thiserror::Error;
 
 /// Reads a compact target as Core's `SetCompact` does.
 ///
@@ -71,16 +70,20 @@ pub fn check_proof_of_work(
 }
 
 /// Why a header has no proof of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProofOfWorkError {
     /// Bits that stand for a target of 0.
+    #[error("bits {0:#010x} are a target of 0")]
     Zero(u32),
     /// Bits that stand for a negative target.
+    #[error("bits {0:#010x} are a negative target")]
     Negative(u32),
     /// Bits that stand for a target over 256 bits.
+    #[error("bits {0:#010x} are a target over 256 bits")]
     Overflow(u32),
     /// A target easier than the network's limit.
+    #[error("bits {bits:#010x} are easier than the network's limit of {limit:x}")]
     AboveLimit {
         /// The header's bits.
         bits: u32,
@@ -88,6 +91,7 @@ pub enum ProofOfWorkError {
         limit: Target,
     },
     /// A hash above the header's own target.
+    #[error("hash {hash} is above the target of {target:x}")]
     HashAboveTarget {
         /// The header's hash.
         hash: BlockHash,
@@ -95,24 +99,6 @@ pub enum ProofOfWorkError {
         target: Target,
     },
 }
-
-impl fmt::Display for ProofOfWorkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Zero(bits) => write!(f, "bits {bits:#010x} are a target of 0"),
-            Self::Negative(bits) => write!(f, "bits {bits:#010x} are a negative target"),
-            Self::Overflow(bits) => write!(f, "bits {bits:#010x} are a target over 256 bits"),
-            Self::AboveLimit { bits, limit } => {
-                write!(f, "bits {bits:#010x} are easier than the network's limit of {limit:x}")
-            }
-            Self::HashAboveTarget { hash, target } => {
-                write!(f, "hash {hash} is above the target of {target:x}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ProofOfWorkError {}
 
 #[cfg(test)]
 mod tests {

@@ -6,15 +6,16 @@
 //! block can hold. In one corner that is not what Bitcoin Core accepts: of transactions without
 //! inputs, which no block has, Core reads `00` as no outputs and refuses the segwit form.
 
-use core::fmt;
+use thiserror::Error;
 
 use super::compact_size::{FieldError, take_compact_size};
 
 /// Why bytes are no block or transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RawError {
     /// The bytes end inside a field.
+    #[error("ends early: {left} of the {needed} bytes of a field at offset {offset}")]
     Truncated {
         /// Where the field starts.
         offset: usize,
@@ -24,6 +25,7 @@ pub enum RawError {
         left: usize,
     },
     /// A length in more bytes than it needs.
+    #[error("length {length} at offset {offset} is not encoded in the fewest bytes")]
     NonMinimalLength {
         /// Where it starts.
         offset: usize,
@@ -31,6 +33,7 @@ pub enum RawError {
         length: u64,
     },
     /// No inputs, and then a segwit flag other than 1.
+    #[error("segwit flag {flag} at offset {offset}, only 1 is known")]
     UnsupportedSegwitFlag {
         /// Where the flag is.
         offset: usize,
@@ -38,38 +41,18 @@ pub enum RawError {
         flag: u8,
     },
     /// The segwit flag, and then no input with a witness.
+    #[error("transaction at offset {offset} has a segwit flag and no witness")]
     NoWitness {
         /// Where the transaction starts.
         offset: usize,
     },
     /// Bytes behind the end.
+    #[error("{0} bytes after the end")]
     TrailingBytes(usize),
     /// More bytes than positions of 32 bits address.
+    #[error("{0} bytes, the limit is {max}", max = u32::MAX)]
     TooLarge(usize),
 }
-
-impl fmt::Display for RawError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated { offset, needed, left } => {
-                write!(f, "ends early: {left} of the {needed} bytes of a field at offset {offset}")
-            }
-            Self::NonMinimalLength { offset, length } => {
-                write!(f, "length {length} at offset {offset} is not encoded in the fewest bytes")
-            }
-            Self::UnsupportedSegwitFlag { offset, flag } => {
-                write!(f, "segwit flag {flag} at offset {offset}, only 1 is known")
-            }
-            Self::NoWitness { offset } => {
-                write!(f, "transaction at offset {offset} has a segwit flag and no witness")
-            }
-            Self::TrailingBytes(count) => write!(f, "{count} bytes after the end"),
-            Self::TooLarge(size) => write!(f, "{size} bytes, the limit is {}", u32::MAX),
-        }
-    }
-}
-
-impl core::error::Error for RawError {}
 
 /// What a filter looks at in a transaction, in the order of the bytes.
 #[derive(Debug, Clone, Copy)]

@@ -1,25 +1,28 @@
 //! Why a peer is disconnected, and whether it is to be banned.
 
-use core::fmt;
 use core::time::Duration;
 
 use bitcoin::BlockHash;
 use bitcoin::bip158::{FilterHash, FilterHeader};
+use thiserror::Error;
 
 use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::headers::BlockAt;
 
 /// Why a peer is to be disconnected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
     /// Its filter is not that of the block.
+    #[error("its filter {} of {} is false: {}", .0.hash, .0.at, .0.how())]
     FalseFilter(Box<FalseFilter>),
     /// It contradicts itself: a filter without the hash that it claimed, hashes that do not lead
     /// from one of its filter headers to the next.
+    #[error(transparent)]
     ContradictsItself(Contradiction),
     /// It contradicts a filter header that the caller trusts, or one that follows from the
     /// genesis block.
+    #[error("it claims filter header {claimed} at height {height}, {trusted} is trusted")]
     ContradictsCheckpoint {
         /// The height.
         height: u32,
@@ -29,12 +32,16 @@ pub enum Reason {
         trusted: FilterHeader,
     },
     /// An answer that is not one to what was asked, or that nothing was asked for.
+    #[error(transparent)]
     Violation(Violation),
     /// Its block has the hash asked for and not the transactions.
+    #[error("it sent a block {0} whose transactions are not those of its header")]
     FalseBlock(BlockHash),
     /// An answer is overdue by this long.
+    #[error("an answer about filters is overdue by {} s", .0.as_secs())]
     Stalled(Duration),
     /// More peers than the limit.
+    #[error("more than {0} peers")]
     TooManyPeers(usize),
 }
 
@@ -49,11 +56,21 @@ pub struct FalseFilter {
     pub proof: Option<InvalidFilter>,
 }
 
+impl FalseFilter {
+    fn how(&self) -> &'static str {
+        match self.proof {
+            Some(_) => "the block proves it",
+            None => "the scripts that the block spends show it",
+        }
+    }
+}
+
 /// How a peer contradicts itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Contradiction {
     /// A filter with another hash than it claimed.
+    #[error("it claimed filter {claimed} of {at}, and sent {sent}")]
     Filter {
         /// The block.
         at: BlockAt,
@@ -63,6 +80,7 @@ pub enum Contradiction {
         sent: FilterHash,
     },
     /// Filter hashes that do not lead to the filter header that it claimed.
+    #[error("it claimed filter header {claimed} at height {height}, and then {sent}")]
     Headers {
         /// The height of that header.
         height: u32,
@@ -74,16 +92,20 @@ pub enum Contradiction {
 }
 
 /// An answer that breaks the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
     /// Nothing of the kind was asked for.
+    #[error("it answered about filters without being asked")]
     Unsolicited,
     /// Another filter type than asked for.
+    #[error("it answered with filters of type {0}")]
     FilterType(u8),
     /// Another block than asked for, or out of order.
+    #[error("it answered about block {0}, not asked for")]
     WrongBlock(BlockHash),
     /// Another number of hashes or headers.
+    #[error("it answered with {sent} filter hashes, {expected} were asked for")]
     Count {
         /// How many came.
         sent: usize,
@@ -91,6 +113,7 @@ pub enum Violation {
         expected: usize,
     },
     /// A filter larger than that of any block.
+    #[error("a filter of {bytes} bytes, the limit is {limit}")]
     OversizedFilter {
         /// Its bytes.
         bytes: usize,
@@ -110,54 +133,6 @@ impl Reason {
             | Self::ContradictsCheckpoint { .. }
             | Self::Violation(_)
             | Self::FalseBlock(_) => true,
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FalseFilter(filter) => {
-                let how = match &filter.proof {
-                    Some(_) => "the block proves it",
-                    None => "the scripts that the block spends show it",
-                };
-                write!(f, "its filter {} of {} is false: {how}", filter.hash, filter.at)
-            }
-            Self::ContradictsItself(Contradiction::Filter { at, claimed, sent }) => {
-                write!(f, "it claimed filter {claimed} of {at}, and sent {sent}")
-            }
-            Self::ContradictsItself(Contradiction::Headers { height, claimed, sent }) => {
-                write!(f, "it claimed filter header {claimed} at height {height}, and then {sent}")
-            }
-            Self::ContradictsCheckpoint { height, claimed, trusted } => write!(
-                f,
-                "it claims filter header {claimed} at height {height}, {trusted} is trusted"
-            ),
-            Self::Violation(violation) => violation.fmt(f),
-            Self::FalseBlock(hash) => {
-                write!(f, "it sent a block {hash} whose transactions are not those of its header")
-            }
-            Self::Stalled(overdue) => {
-                write!(f, "an answer about filters is overdue by {} s", overdue.as_secs())
-            }
-            Self::TooManyPeers(limit) => write!(f, "more than {limit} peers"),
-        }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unsolicited => f.write_str("it answered about filters without being asked"),
-            Self::FilterType(kind) => write!(f, "it answered with filters of type {kind}"),
-            Self::WrongBlock(hash) => write!(f, "it answered about block {hash}, not asked for"),
-            Self::Count { sent, expected } => {
-                write!(f, "it answered with {sent} filter hashes, {expected} were asked for")
-            }
-            Self::OversizedFilter { bytes, limit } => {
-                write!(f, "a filter of {bytes} bytes, the limit is {limit}")
-            }
         }
     }
 }

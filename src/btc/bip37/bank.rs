@@ -12,6 +12,7 @@ use core::fmt;
 
 use bitcoin::Transaction;
 use chainsieve_lanes::simd::Backend;
+use thiserror::Error;
 
 use super::bit_array::BitArray;
 use super::probe::bank::{Rows, SHARD, Shard};
@@ -22,12 +23,14 @@ use super::{
 };
 
 /// Why a bank refuses a peer's message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BankError {
     /// The message is malformed or over a limit.
-    Payload(PayloadError),
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
     /// `filteradd` by a peer that has no filter: none was loaded, or it was cleared.
+    #[error("data to add, and no filter is loaded")]
     NoFilter,
 }
 
@@ -44,30 +47,6 @@ impl BankError {
                     | PayloadError::DataTooLarge(_)
             ),
         }
-    }
-}
-
-impl fmt::Display for BankError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Payload(error) => error.fmt(f),
-            Self::NoFilter => f.write_str("data to add, and no filter is loaded"),
-        }
-    }
-}
-
-impl core::error::Error for BankError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Payload(error) => Some(error),
-            Self::NoFilter => None,
-        }
-    }
-}
-
-impl From<PayloadError> for BankError {
-    fn from(error: PayloadError) -> Self {
-        Self::Payload(error)
     }
 }
 

@@ -1,10 +1,9 @@
 //! The Bloom filter of BIP37.
 
-use core::fmt;
-
 use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, PubkeyHash, PublicKey, Script};
 use chainsieve_lanes::simd::Backend;
+use thiserror::Error;
 
 use super::bit_array::BitArray;
 use super::probe::{self, FilterView, Params};
@@ -65,7 +64,7 @@ impl UpdateMode {
 /// assert_eq!(hex::encode(filter.encode()), "03614e9b050000000000000001");
 /// # Ok::<(), chainsieve::btc::bip37::SizingError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct BloomFilter {
     bits: BitArray,
     hash_funcs: u32,
@@ -327,18 +326,6 @@ impl PartialEq for BloomFilter {
 
 impl Eq for BloomFilter {}
 
-impl fmt::Debug for BloomFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BloomFilter")
-            .field("bits", &self.bits)
-            .field("hash_funcs", &self.hash_funcs)
-            .field("tweak", &self.tweak)
-            .field("flags", &self.flags)
-            .field("backend", &self.backend)
-            .finish()
-    }
-}
-
 /// An outpoint as filters take it: txid in wire order, then the index, little-endian.
 pub(super) fn outpoint_bytes(outpoint: &OutPoint) -> [u8; 36] {
     let mut bytes = [0; 36];
@@ -348,30 +335,19 @@ pub(super) fn outpoint_bytes(outpoint: &OutPoint) -> [u8; 36] {
 }
 
 /// Why two filters have no union: the parameter that differs, this filter's first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnionError {
     /// Sizes in bytes.
+    #[error("filters of {0} and {1} bytes have no union")]
     Size(usize, usize),
     /// Numbers of hash functions.
+    #[error("filters with {0} and {1} hash functions have no union")]
     HashFuncs(u32, u32),
     /// Tweaks.
+    #[error("filters with tweaks {0} and {1} have no union")]
     Tweak(u32, u32),
     /// Flags.
+    #[error("filters with flags {0} and {1} have no union")]
     Flags(u8, u8),
 }
-
-impl fmt::Display for UnionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Size(a, b) => write!(f, "filters of {a} and {b} bytes have no union"),
-            Self::HashFuncs(a, b) => {
-                write!(f, "filters with {a} and {b} hash functions have no union")
-            }
-            Self::Tweak(a, b) => write!(f, "filters with tweaks {a} and {b} have no union"),
-            Self::Flags(a, b) => write!(f, "filters with flags {a} and {b} have no union"),
-        }
-    }
-}
-
-impl core::error::Error for UnionError {}

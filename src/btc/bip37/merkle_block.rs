@@ -11,7 +11,6 @@
 //! flags, which Core does not look at; conversions to and from it are here.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use bitcoin::block::Header;
 use bitcoin::consensus::encode::{MAX_VEC_SIZE, deserialize, serialize};
@@ -19,6 +18,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{TxMerkleNode, Txid};
 use chainsieve_lanes::hash::sha256d::{Message, sha256d_each};
 use chainsieve_lanes::simd::Backend;
+use thiserror::Error;
 
 use super::PayloadError;
 use super::payload::nothing_left;
@@ -260,16 +260,20 @@ impl TryFrom<&MerkleBlock> for bitcoin::MerkleBlock {
 }
 
 /// Why there is no such merkle block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MerkleBlockError {
     /// A block without transactions.
+    #[error("a block has at least 1 transaction, not 0")]
     NoTransactions,
     /// More transactions than a block can have.
+    #[error("{0} transactions, the limit is {MAX_BLOCK_TRANSACTIONS}")]
     TooManyTransactions(u32),
     /// A matched position that does not come after the one before it.
+    #[error("matched position {1} follows {0}, positions must ascend")]
     OutOfOrder(u32, u32),
     /// A matched position behind the last transaction.
+    #[error("matched position {index} in a block of {num_transactions} transactions")]
     OutOfRange {
         /// The position.
         index: u32,
@@ -277,30 +281,9 @@ pub enum MerkleBlockError {
         num_transactions: u32,
     },
     /// So many bytes of hashes or flags that `bitcoin` does not decode them.
+    #[error("{0} bytes of hashes or flags, the limit is {MAX_VEC_SIZE}")]
     TooLarge(usize),
 }
-
-impl fmt::Display for MerkleBlockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTransactions => f.write_str("a block has at least 1 transaction, not 0"),
-            Self::TooManyTransactions(count) => {
-                write!(f, "{count} transactions, the limit is {MAX_BLOCK_TRANSACTIONS}")
-            }
-            Self::OutOfOrder(first, second) => {
-                write!(f, "matched position {second} follows {first}, positions must ascend")
-            }
-            Self::OutOfRange { index, num_transactions } => {
-                write!(f, "matched position {index} in a block of {num_transactions} transactions")
-            }
-            Self::TooLarge(bytes) => {
-                write!(f, "{bytes} bytes of hashes or flags, the limit is {MAX_VEC_SIZE}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for MerkleBlockError {}
 
 #[cfg(test)]
 mod tests {

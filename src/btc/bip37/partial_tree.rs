@@ -2,10 +2,10 @@
 //! the comparison of the root that its callers make, each check with an error of its own.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{TxMerkleNode, Txid};
+use thiserror::Error;
 
 use super::MerkleBlock;
 use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage, width};
@@ -132,14 +132,17 @@ impl<V: FnMut(&InnerNode)> Reader<'_, V> {
 }
 
 /// Why the tree of a merkle block is refused, in the order of the checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TreeError {
     /// A block without transactions.
+    #[error("a block has at least 1 transaction, not 0")]
     NoTransactions,
     /// More transactions than a block can have.
+    #[error("{0} transactions, the limit is {MAX_BLOCK_TRANSACTIONS}")]
     TooManyTransactions(u32),
     /// More hashes than transactions.
+    #[error("{hashes} hashes for {transactions} transactions")]
     TooManyHashes {
         /// The hashes given.
         hashes: usize,
@@ -147,6 +150,7 @@ pub enum TreeError {
         transactions: u32,
     },
     /// Fewer flag bits than hashes.
+    #[error("{bits} flag bits for {hashes} hashes")]
     TooFewBits {
         /// The bits given, padding included.
         bits: usize,
@@ -154,11 +158,14 @@ pub enum TreeError {
         hashes: usize,
     },
     /// The tree goes on after the last of so many flag bits.
+    #[error("the tree needs more than {0} flag bits")]
     BitsRunOut(usize),
     /// The tree goes on after the last of so many hashes.
+    #[error("the tree needs more than {0} hashes")]
     HashesRunOut(usize),
     /// Two children with one hash, by which a list of txids can be made longer under the same
     /// root (CVE-2012-2459).
+    #[error("both children of node {position} at level {level} have one hash")]
     IdenticalChildren {
         /// The parent's level above the txids.
         level: u32,
@@ -166,6 +173,7 @@ pub enum TreeError {
         position: u32,
     },
     /// A whole byte of flags or more that the tree does not use.
+    #[error("the tree uses {used} of {bits} flag bits")]
     UnusedBits {
         /// The bits used.
         used: usize,
@@ -173,6 +181,7 @@ pub enum TreeError {
         bits: usize,
     },
     /// Hashes that the tree does not use.
+    #[error("the tree uses {used} of {hashes} hashes")]
     UnusedHashes {
         /// The hashes used.
         used: usize,
@@ -180,6 +189,7 @@ pub enum TreeError {
         hashes: usize,
     },
     /// A root that is not the header's.
+    #[error("the tree's root is {tree}, the header's {header}")]
     RootMismatch {
         /// The root of the tree.
         tree: TxMerkleNode,
@@ -187,34 +197,3 @@ pub enum TreeError {
         header: TxMerkleNode,
     },
 }
-
-impl fmt::Display for TreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTransactions => f.write_str("a block has at least 1 transaction, not 0"),
-            Self::TooManyTransactions(count) => {
-                write!(f, "{count} transactions, the limit is {MAX_BLOCK_TRANSACTIONS}")
-            }
-            Self::TooManyHashes { hashes, transactions } => {
-                write!(f, "{hashes} hashes for {transactions} transactions")
-            }
-            Self::TooFewBits { bits, hashes } => write!(f, "{bits} flag bits for {hashes} hashes"),
-            Self::BitsRunOut(bits) => write!(f, "the tree needs more than {bits} flag bits"),
-            Self::HashesRunOut(hashes) => write!(f, "the tree needs more than {hashes} hashes"),
-            Self::IdenticalChildren { level, position } => {
-                write!(f, "both children of node {position} at level {level} have one hash")
-            }
-            Self::UnusedBits { used, bits } => {
-                write!(f, "the tree uses {used} of {bits} flag bits")
-            }
-            Self::UnusedHashes { used, hashes } => {
-                write!(f, "the tree uses {used} of {hashes} hashes")
-            }
-            Self::RootMismatch { tree, header } => {
-                write!(f, "the tree's root is {tree}, the header's {header}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for TreeError {}

@@ -9,10 +9,10 @@
 //! without which `bitcoin` has no messages.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 #[cfg(feature = "std")]
 use bitcoin::p2p::message_bloom::{BloomFlags, FilterAdd, FilterLoad};
+use thiserror::Error;
 
 #[cfg(feature = "std")]
 use super::UpdateMode;
@@ -21,10 +21,11 @@ use super::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE, MAX_HASH_FUN
 use crate::btc::compact_size::{FieldError, MAX_SIZE, put_var_bytes, take, take_var_bytes};
 
 /// Why the payload of a BIP37 message is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PayloadError {
     /// The payload ends inside a field.
+    #[error("payload ends early: {left} of the {needed} bytes of a field")]
     Truncated {
         /// The bytes that the field needs.
         needed: u64,
@@ -32,51 +33,27 @@ pub enum PayloadError {
         left: usize,
     },
     /// A length in more bytes than it needs, which Core refuses.
+    #[error("length {0} is not encoded in the fewest bytes")]
     NonMinimalLength(u64),
     /// A length over 32 MiB, which Core's deserialiser refuses.
+    #[error("length {0}, the limit is {MAX_SIZE}")]
     LengthTooLarge(u64),
     /// Bytes behind the last field.
+    #[error("{0} bytes after the last field")]
     TrailingBytes(usize),
     /// A filter over the limit of 36,000 bytes.
+    #[error("filter of {0} bytes, the limit is {MAX_BLOOM_FILTER_SIZE}")]
     FilterTooLarge(usize),
     /// More hash functions than the limit of 50.
+    #[error("{0} hash functions, the limit is {MAX_HASH_FUNCS}")]
     TooManyHashFuncs(u32),
     /// Data of `filteradd` over the limit of 520 bytes.
+    #[error("{0} bytes to add, the limit is {MAX_FILTERADD_SIZE}")]
     DataTooLarge(usize),
     /// Flags that `bitcoin`'s `BloomFlags` has no value for. Core masks them with 3.
+    #[error("flags {0:#04x} have no value in BloomFlags, which ends at 2")]
     ReservedFlags(u8),
 }
-
-impl fmt::Display for PayloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated { needed, left } => {
-                write!(f, "payload ends early: {left} of the {needed} bytes of a field")
-            }
-            Self::NonMinimalLength(length) => {
-                write!(f, "length {length} is not encoded in the fewest bytes")
-            }
-            Self::LengthTooLarge(length) => {
-                write!(f, "length {length}, the limit is {MAX_SIZE}")
-            }
-            Self::TrailingBytes(count) => write!(f, "{count} bytes after the last field"),
-            Self::FilterTooLarge(size) => {
-                write!(f, "filter of {size} bytes, the limit is {MAX_BLOOM_FILTER_SIZE}")
-            }
-            Self::TooManyHashFuncs(count) => {
-                write!(f, "{count} hash functions, the limit is {MAX_HASH_FUNCS}")
-            }
-            Self::DataTooLarge(size) => {
-                write!(f, "{size} bytes to add, the limit is {MAX_FILTERADD_SIZE}")
-            }
-            Self::ReservedFlags(flags) => {
-                write!(f, "flags {flags:#04x} have no value in BloomFlags, which ends at 2")
-            }
-        }
-    }
-}
-
-impl core::error::Error for PayloadError {}
 
 impl From<FieldError> for PayloadError {
     fn from(error: FieldError) -> Self {

@@ -17,6 +17,7 @@ use core::fmt;
 
 use bitcoin::block::Header;
 use bitcoin::{Amount, BlockHash, Network, Transaction, Txid};
+use thiserror::Error;
 
 use super::{InnerNode, MerkleBlock, TreeError};
 use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
@@ -273,15 +274,18 @@ fn reads_as_transaction(bytes: &[u8; 64]) -> bool {
 }
 
 /// Why a merkle block proves nothing under a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProofError {
     /// The tree is malformed, or its root is not the header's.
-    Tree(TreeError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
     /// The header's proof of work.
-    ProofOfWork(ProofOfWorkError),
+    #[error(transparent)]
+    ProofOfWork(#[from] ProofOfWorkError),
     /// An inner node reads as a transaction: the tree may be deeper than the block's, with a
     /// leaf that never was a transaction (CVE-2017-12842).
+    #[error("inner node {position} at level {level} reads as a transaction")]
     InnerNodeIsTransaction {
         /// Levels above the txids.
         level: u32,
@@ -290,48 +294,11 @@ pub enum ProofError {
     },
     /// A delivered transaction has 64 bytes without witness: it may be an inner node of the
     /// block's tree (CVE-2017-12842).
+    #[error("transaction {txid} at position {index} has 64 bytes, as inner nodes have")]
     TransactionOf64Bytes {
         /// The position claimed.
         index: u32,
         /// The transaction's id.
         txid: Txid,
     },
-}
-
-impl From<TreeError> for ProofError {
-    fn from(error: TreeError) -> Self {
-        Self::Tree(error)
-    }
-}
-
-impl From<ProofOfWorkError> for ProofError {
-    fn from(error: ProofOfWorkError) -> Self {
-        Self::ProofOfWork(error)
-    }
-}
-
-impl fmt::Display for ProofError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tree(error) => error.fmt(f),
-            Self::ProofOfWork(error) => error.fmt(f),
-            Self::InnerNodeIsTransaction { level, position } => {
-                write!(f, "inner node {position} at level {level} reads as a transaction")
-            }
-            Self::TransactionOf64Bytes { index, txid } => write!(
-                f,
-                "transaction {txid} at position {index} has 64 bytes, as inner nodes have"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for ProofError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Tree(error) => Some(error),
-            Self::ProofOfWork(error) => Some(error),
-            _ => None,
-        }
-    }
 }

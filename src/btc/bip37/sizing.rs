@@ -5,7 +5,7 @@
 //! and its order of floating-point operations. bitcoinj and btcd divide in floating point and
 //! give another number for about 29 % of small filters.
 
-use core::fmt;
+use thiserror::Error;
 
 use super::{MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS};
 
@@ -47,15 +47,18 @@ pub fn core_sizing(elements: u32, fpr: f64) -> (u32, u32) {
 }
 
 /// Why no filter has the size asked for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Error)]
 #[non_exhaustive]
 pub enum SizingError {
     /// A filter for no elements.
+    #[error("a filter for 0 elements has no size")]
     NoElements,
     /// A false-positive rate outside the open interval from 0 to 1 (for
     /// [`BloomFilter::with_core_sizing`](super::BloomFilter::with_core_sizing): 1 is allowed).
+    #[error("false-positive rate {0} is not between 0 and 1")]
     RateOutOfRange(f64),
     /// So few elements at so high a rate that the filter has 0 bytes, and matches everything.
+    #[error("{elements} elements at rate {fpr} give a filter of 0 bytes, which matches everything")]
     ZeroBytes {
         /// The elements asked for.
         elements: u32,
@@ -64,6 +67,10 @@ pub enum SizingError {
     },
     /// 0 hash functions, and the filter matches everything: more than 144,000 elements at the
     /// size limit, or a rate above about 0.38.
+    #[error(
+        "{elements} elements at rate {fpr} give 0 hash functions, which match everything \
+        (the limit is {MAX_BLOOM_FILTER_SIZE} bytes)"
+    )]
     ZeroHashFuncs {
         /// The elements asked for.
         elements: u32,
@@ -91,28 +98,6 @@ impl PartialEq for SizingError {
 }
 
 impl Eq for SizingError {}
-
-impl fmt::Display for SizingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoElements => f.write_str("a filter for 0 elements has no size"),
-            Self::RateOutOfRange(fpr) => {
-                write!(f, "false-positive rate {fpr} is not between 0 and 1")
-            }
-            Self::ZeroBytes { elements, fpr } => write!(
-                f,
-                "{elements} elements at rate {fpr} give a filter of 0 bytes, which matches everything"
-            ),
-            Self::ZeroHashFuncs { elements, fpr } => write!(
-                f,
-                "{elements} elements at rate {fpr} give 0 hash functions, which match everything \
-                 (the limit is {MAX_BLOOM_FILTER_SIZE} bytes)"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for SizingError {}
 
 /// Natural logarithm, from `libm` where there is no standard library.
 pub(super) fn ln(x: f64) -> f64 {

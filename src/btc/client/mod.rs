@@ -546,7 +546,7 @@ pub enum Reason {
     #[error(transparent)]
     Headers(header_sync::Reason),
     /// Its filters and blocks.
-    #[error("{0}")]
+    #[error(transparent)]
     Filters(bip157::Reason),
     /// Its filtered blocks.
     #[error(transparent)]

@@ -1,7 +1,6 @@
 //! One peer's socket. A single thread reads and writes: a reply is sent to its end before the next
 //! request is read.
 
-use std::fmt;
 use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -18,18 +17,23 @@ const TICK: Duration = Duration::from_millis(50);
 const MESSAGE: Duration = Duration::from_mins(2);
 
 /// Why a connection has ended. Its `Display` is a line for a log.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
     /// The peer hung up.
+    #[error("it hung up")]
     Closed,
     /// The node stops.
+    #[error("the node stops")]
     Stopped,
     /// What the peer sent is no message, or the connection broke.
+    #[error(transparent)]
     Frame(FrameError),
     /// The peer does not take what it is sent.
+    #[error("{}", write_words(.0))]
     Write(io::Error),
     /// The peer broke the protocol, or was silent for too long.
+    #[error(transparent)]
     Disconnected(Reason),
 }
 
@@ -44,18 +48,12 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str("it hung up"),
-            Self::Stopped => f.write_str("the node stops"),
-            Self::Frame(error) => error.fmt(f),
-            Self::Write(error) if error.kind() == io::ErrorKind::TimedOut => {
-                write!(f, "it has not taken a message for {} s", MESSAGE.as_secs())
-            }
-            Self::Write(error) => write!(f, "cannot write: {error}"),
-            Self::Disconnected(reason) => reason.fmt(f),
+fn write_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::TimedOut => {
+            format!("it has not taken a message for {} s", MESSAGE.as_secs())
         }
+        _ => format!("cannot write: {error}"),
     }
 }
 

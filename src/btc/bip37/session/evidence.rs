@@ -16,6 +16,7 @@ use core::fmt;
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Network, Transaction, TxMerkleNode, Txid};
+use thiserror::Error;
 
 use crate::btc::bip37::{BloomFilter, MAX_FILTERADD_SIZE, MerkleBlock, Policy, Proof, ProofError};
 pub use crate::btc::merkle_tree::TransactionInBlock;
@@ -202,19 +203,27 @@ pub(super) fn ground(filter: &BloomFilter, tx: &Transaction, txid: Txid) -> Opti
 }
 
 /// Why evidence shows nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EvidenceError {
     /// A filter that implementations read in different ways: no data, no hash functions, reserved
     /// flags, or over the limits.
+    #[error(
+        "implementations differ on a filter without data or hash functions, with flags above 2, \
+        or over the limits"
+    )]
     FilterNotReadAlike,
     /// The merkle block is invalid, which it shows itself.
-    Answer(ProofError),
+    #[error(transparent)]
+    Answer(#[from] ProofError),
     /// A transaction of 64 bytes, which may be an inner node.
+    #[error("a transaction of 64 bytes may be an inner node")]
     TransactionOf64Bytes,
     /// A path that the tree does not have.
-    Path(PathError),
+    #[error(transparent)]
+    Path(#[from] PathError),
     /// A path to another root.
+    #[error("the path's root is {path}, the header's {header}")]
     OtherRoot {
         /// The path's root.
         path: TxMerkleNode,
@@ -222,63 +231,20 @@ pub enum EvidenceError {
         header: TxMerkleNode,
     },
     /// The answer has the transaction at this position.
+    #[error("the answer has transaction {0}")]
     NotOmitted(u32),
     /// The transaction does not match the filter as loaded, or not for every implementation.
+    #[error("the transaction does not match the filter as loaded")]
     NoMatch,
     /// Not a coinbase transaction at position 0.
+    #[error("not a coinbase transaction at position 0")]
     NotTheCoinbase,
     /// The tree has the height that the answer says.
+    #[error("the tree has the height claimed, {0}")]
     SameHeight(u32),
     /// No answer for the block is kept that evidence can be held against: none was received, or
     /// too long ago, or the filter was replaced between request and answer, or the node did not
     /// answer each request once.
+    #[error("no answer for block {0} that evidence can be held against")]
     NoAnswer(BlockHash),
-}
-
-impl From<ProofError> for EvidenceError {
-    fn from(error: ProofError) -> Self {
-        Self::Answer(error)
-    }
-}
-
-impl From<PathError> for EvidenceError {
-    fn from(error: PathError) -> Self {
-        Self::Path(error)
-    }
-}
-
-impl fmt::Display for EvidenceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FilterNotReadAlike => f.write_str(
-                "implementations differ on a filter without data or hash functions, \
-                 with flags above 2, or over the limits",
-            ),
-            Self::Answer(error) => error.fmt(f),
-            Self::TransactionOf64Bytes => {
-                f.write_str("a transaction of 64 bytes may be an inner node")
-            }
-            Self::Path(error) => error.fmt(f),
-            Self::OtherRoot { path, header } => {
-                write!(f, "the path's root is {path}, the header's {header}")
-            }
-            Self::NotOmitted(index) => write!(f, "the answer has transaction {index}"),
-            Self::NoMatch => f.write_str("the transaction does not match the filter as loaded"),
-            Self::NotTheCoinbase => f.write_str("not a coinbase transaction at position 0"),
-            Self::SameHeight(height) => write!(f, "the tree has the height claimed, {height}"),
-            Self::NoAnswer(block) => {
-                write!(f, "no answer for block {block} that evidence can be held against")
-            }
-        }
-    }
-}
-
-impl core::error::Error for EvidenceError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Answer(error) => Some(error),
-            Self::Path(error) => Some(error),
-            _ => None,
-        }
-    }
 }
