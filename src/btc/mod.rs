@@ -15,6 +15,8 @@ pub mod peer;
 pub mod proof_of_work;
 pub mod protocol;
 mod raw;
+#[cfg(test)]
+mod regtest;
 pub mod script;
 #[cfg(feature = "std")]
 pub mod server;

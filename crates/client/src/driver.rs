@@ -274,5 +274,4 @@ impl Driver {
 }
 
 #[cfg(test)]
-#[path = "driver_tests.rs"]
 mod tests;

@@ -13,6 +13,7 @@ use bitcoin::{
 use super::{Depth, HeaderLink, MerkleBlock, Policy, Proof, ProofError, TreeError};
 use crate::btc::merkle_tree::merkle_root;
 use crate::btc::proof_of_work::ProofOfWorkError;
+use crate::btc::regtest::{genesis, header};
 
 const STRICT: Policy = Policy::Strict(Network::Bitcoin);
 const REGTEST: Policy = Policy::Strict(Network::Regtest);
@@ -91,13 +92,7 @@ fn tx(prevout: OutPoint, script_sig: Vec<u8>, script_pubkey: Vec<u8>) -> Transac
 
 /// A regtest header over `txids`, mined.
 fn mine(txids: &[Txid]) -> Header {
-    let mut header: Header = deserialize(&[0; 80]).unwrap();
-    header.merkle_root = merkle_root(txids).unwrap();
-    header.bits = CompactTarget::from_consensus(0x207f_ffff);
-    while header.validate_pow(header.target()).is_err() {
-        header.nonce += 1;
-    }
-    header
+    header(&genesis(), merkle_root(txids).unwrap(), 600)
 }
 
 /// A block with a transaction of 64 bytes that is also an inner node over a payment that never

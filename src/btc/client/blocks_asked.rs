@@ -152,5 +152,4 @@ impl BlocksAsked {
 }
 
 #[cfg(test)]
-#[path = "blocks_asked_tests.rs"]
 mod tests;

@@ -336,5 +336,4 @@ fn txid_of(item: &Inventory) -> Option<Txid> {
 }
 
 #[cfg(test)]
-#[path = "broadcast_tests.rs"]
 mod tests;

@@ -492,5 +492,4 @@ fn unix(now: Duration) -> u32 {
 }
 
 #[cfg(test)]
-#[path = "header_sync_tests.rs"]
-pub(super) mod tests;
+mod tests;

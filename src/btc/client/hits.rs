@@ -371,5 +371,4 @@ fn merge(hit: &mut Hit, known: &Hit) {
 }
 
 #[cfg(test)]
-#[path = "hits_tests.rs"]
 pub(super) mod tests;

@@ -1116,14 +1116,13 @@ fn open_headers(
 
 #[cfg(test)]
 mod tests {
-    use super::super::header_sync::tests::mine;
     use super::*;
+    use crate::btc::regtest::{genesis, mine_headers};
 
     #[test]
     fn an_inv_says_which_block_is_unknown_and_which_known_one_is_the_highest() {
         let mut chain = HeaderChain::new(bitcoin::Network::Regtest);
-        let genesis = *chain.header_at(0).unwrap();
-        let (all, side) = (mine(&genesis, 6, 1), mine(&genesis, 2, 2));
+        let (all, side) = (mine_headers(&genesis(), 6, 1, 1), mine_headers(&genesis(), 2, 2, 1));
         for headers in [&all[..5], &side] {
             chain.accept(headers, 1_700_000_000).unwrap();
         }

@@ -368,5 +368,4 @@ pub struct HeadersError {
 }
 
 #[cfg(test)]
-#[path = "chain_tests.rs"]
 mod tests;

@@ -259,5 +259,4 @@ pub(super) fn median(times: &mut [u32]) -> u32 {
 }
 
 #[cfg(test)]
-#[path = "rules_tests.rs"]
 mod tests;

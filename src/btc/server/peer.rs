@@ -427,5 +427,4 @@ fn check_items(items: &[Inventory]) -> Result<(), Violation> {
 }
 
 #[cfg(test)]
-#[path = "peer_tests.rs"]
 mod tests;

@@ -374,5 +374,4 @@ pub enum BlockError {
 }
 
 #[cfg(test)]
-#[path = "served_chain_tests.rs"]
 mod tests;

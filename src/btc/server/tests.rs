@@ -6,9 +6,6 @@ use bitcoin::{Block, Network};
 
 use super::{Added, ServedChain};
 
-#[path = "regtest_blocks.rs"]
-pub(super) mod regtest_blocks;
-
 /// A time at which all blocks here have been found.
 pub(super) const NOW: u32 = 1_700_000_000;
 

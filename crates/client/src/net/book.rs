@@ -554,5 +554,4 @@ impl AddressBook {
 }
 
 #[cfg(test)]
-#[path = "book_tests.rs"]
 mod tests;

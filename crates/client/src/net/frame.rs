@@ -192,5 +192,4 @@ fn words(error: &encode::Error) -> String {
 }
 
 #[cfg(test)]
-#[path = "frame_tests.rs"]
 mod tests;

@@ -216,5 +216,4 @@ impl Theirs {
 }
 
 #[cfg(test)]
-#[path = "handshake_tests.rs"]
 mod tests;

@@ -727,5 +727,4 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "pool_tests.rs"]
 mod tests;

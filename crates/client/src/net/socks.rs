@@ -200,5 +200,4 @@ fn read<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
 }
 
 #[cfg(test)]
-#[path = "socks_tests.rs"]
 mod tests;

@@ -5,15 +5,14 @@ use std::rc::Rc;
 
 use bitcoin::absolute::LockTime;
 use bitcoin::bip158::{FilterHash, FilterHeader};
-use bitcoin::block::{Header, Version};
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::message_filter::{
     CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters,
 };
 use bitcoin::{
-    Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, Sequence, Target, Transaction, TxIn,
-    TxOut, WPubkeyHash, Witness, transaction,
+    Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut,
+    WPubkeyHash, Witness, transaction,
 };
 use core::time::Duration;
 
@@ -23,6 +22,7 @@ use crate::btc::bip157::{
 use crate::btc::bip158::{BlockFilter, filter_hash, filter_header};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
+use crate::btc::regtest;
 
 /// The wallet's script.
 pub(super) fn wallet_script() -> ScriptBuf {
@@ -114,7 +114,7 @@ impl TestChain {
                     }],
                 });
             }
-            let block = mine(self.blocks.last().unwrap(), txdata);
+            let block = regtest::block(&self.blocks.last().unwrap().header, txdata);
             let filter = BlockFilter::from_prevout_scripts(&block, &prevouts).unwrap();
             self.heights.insert(block.block_hash(), height);
             self.blocks.push(block);
@@ -145,24 +145,6 @@ impl TestChain {
         let nothing = vec![ScriptBuf::new(); block.txdata.len() - 1];
         BlockFilter::from_prevout_scripts(block, &nothing).unwrap().content
     }
-}
-
-fn mine(parent: &Block, txdata: Vec<Transaction>) -> Block {
-    let mut header = Header {
-        version: Version::from_consensus(0x2000_0000),
-        prev_blockhash: parent.block_hash(),
-        merkle_root: bitcoin::TxMerkleNode::all_zeros(),
-        time: parent.header.time + 600,
-        bits: Target::MAX_ATTAINABLE_REGTEST.to_compact_lossy(),
-        nonce: 0,
-    };
-    let mut block = Block { header, txdata };
-    header.merkle_root = block.compute_merkle_root().unwrap();
-    while !Target::MAX_ATTAINABLE_REGTEST.is_met_by(header.block_hash()) {
-        header.nonce += 1;
-    }
-    block.header = header;
-    block
 }
 
 type Twist = Rc<dyn Fn(&mut Vec<Event>)>;

@@ -4,13 +4,11 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bitcoin::absolute::LockTime;
-use bitcoin::block::Header;
-use bitcoin::consensus::encode::deserialize;
 use bitcoin::hashes::Hash as _;
 use bitcoin::transaction::Version;
 use bitcoin::{
-    Amount, Block, BlockHash, CompactTarget, Network, OutPoint, ScriptBuf, Sequence, Transaction,
-    TxIn, TxOut, Txid, WPubkeyHash, Witness,
+    Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut,
+    Txid, WPubkeyHash, Witness,
 };
 
 use crate::btc::bip37::session::{
@@ -18,7 +16,8 @@ use crate::btc::bip37::session::{
 };
 use crate::btc::bip37::{BloomFilter, MerkleBlock};
 use crate::btc::headers::BlockAt;
-use crate::btc::merkle_tree::{MerklePath, merkle_root};
+use crate::btc::merkle_tree::MerklePath;
+use crate::btc::regtest;
 use crate::btc::wallet::{Label, Watched};
 use crate::test_rng::Rng;
 
@@ -65,14 +64,10 @@ pub(super) fn block(height: u32, txdata: Vec<Transaction>) -> Block {
     let mut coinbase = tx(&[OutPoint::null()], &[script(2_000_000 + height)]);
     coinbase.input[0].script_sig = ScriptBuf::from(height.to_le_bytes().to_vec());
     let txdata = [vec![coinbase], txdata].concat();
-    let mut header: Header = deserialize(&[0; 80]).unwrap();
-    header.bits = CompactTarget::from_consensus(0x207f_ffff);
-    header.time = height;
-    let mut block = Block { header, txdata };
-    block.header.merkle_root = merkle_root(&txids(&block)).unwrap();
-    while block.header.validate_pow(block.header.target()).is_err() {
-        block.header.nonce += 1;
-    }
+    // The hash tells blocks of one height apart: all follow the genesis block.
+    let mut block = regtest::block(&regtest::genesis(), txdata);
+    block.header.time = height;
+    regtest::prove(&mut block.header);
     block
 }
 

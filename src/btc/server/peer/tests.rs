@@ -12,11 +12,11 @@ use bitcoin::p2p::message_bloom::{BloomFlags, FilterAdd, FilterLoad};
 use bitcoin::p2p::message_filter::{GetCFHeaders, GetCFilters};
 use bitcoin::{Block, OutPoint, ScriptBuf, Transaction, Txid, Witness};
 
-use super::super::tests::regtest_blocks::{extend, hashes, mine, next_block, reward, spend};
 use super::super::tests::{add, chain_of};
 use super::*;
 use crate::btc::bip37::UpdateMode;
 use crate::btc::bip157::BASIC_FILTER;
+use crate::btc::regtest::{extend, hashes, mine, next_block, reward, spend};
 use crate::test_rng::Rng;
 
 const ALL: Config =

@@ -1,17 +1,10 @@
 //! Blocks that callers ask for: from whom, until when, and what counts as one.
 
-use bitcoin::absolute::LockTime;
 use bitcoin::block::Header;
-use bitcoin::constants::genesis_block;
-use bitcoin::hashes::Hash as _;
-use bitcoin::script::Builder;
-use bitcoin::transaction::Version;
-use bitcoin::{
-    Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness, WitnessMerkleNode,
-};
+use bitcoin::{Amount, OutPoint, ScriptBuf, Witness};
 
-use super::super::header_sync::tests::{mine, prove};
 use super::*;
+use crate::btc::regtest::{genesis, mine_headers, next_block, spend};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
@@ -19,36 +12,11 @@ const NETWORK: Network = Network::Regtest;
 /// A time after that of every header made here.
 const UNIX: u32 = 1_700_000_000;
 
-fn transaction(coin: OutPoint, output: TxOut) -> Transaction {
-    let script_sig = Builder::new().push_int(1).push_int(1).into_script();
-    let script_sig = if coin.is_null() { script_sig } else { ScriptBuf::new() };
-    let witness = Witness::from_slice(&[[1; 32]]);
-    let sequence = Sequence::MAX;
-    Transaction {
-        version: Version::TWO,
-        lock_time: LockTime::ZERO,
-        input: std::vec![TxIn { previous_output: coin, script_sig, sequence, witness }],
-        output: std::vec![output],
-    }
-}
-
 /// A block on top of the genesis block, with a witness that its coinbase commits to (BIP141).
 fn segwit_block() -> Block {
-    let value = Amount::from_sat(1);
-    let paid = TxOut { value, script_pubkey: ScriptBuf::new() };
-    let spends = transaction(OutPoint { vout: 0, ..OutPoint::null() }, paid);
-    // The coinbase counts as zeros.
-    let leaves = [WitnessMerkleNode::all_zeros(), spends.compute_wtxid().into()];
-    let root = bitcoin::merkle_tree::calculate_root(leaves.into_iter()).unwrap();
-    let commitment = Block::compute_witness_commitment(&root, &[1; 32]);
-    let commits = [&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed][..], commitment.as_ref()].concat();
-    let output = TxOut { value, script_pubkey: commits.into() };
-    let coinbase = transaction(OutPoint::null(), output);
-    let header = mine(&genesis_block(NETWORK).header, 1, 1)[0];
-    let mut block = Block { header, txdata: std::vec![coinbase, spends] };
-    block.header.merkle_root = block.compute_merkle_root().unwrap();
-    prove(&mut block.header);
-    block
+    let mut spends = spend(OutPoint { vout: 0, ..OutPoint::null() }, ScriptBuf::new(), 1);
+    spends.input[0].witness = Witness::from_slice(&[[1; 32]]);
+    next_block(&[], 0, std::vec![spends])
 }
 
 fn chain(headers: &[Header]) -> HeaderChain {
@@ -170,14 +138,14 @@ fn a_block_without_its_witnesses_is_asked_of_the_next() {
 #[test]
 fn a_block_that_leaves_the_chain_is_given_up() {
     let (mut world, _, hash) = asked_of_one();
-    world.chain.accept(&mine(&genesis_block(NETWORK).header, 2, 2), UNIX).unwrap();
+    world.chain.accept(&mine_headers(&genesis(), 2, 2, 1), UNIX).unwrap();
     assert_eq!(world.next(), failed(hash, BlockError::NotInChain(hash)));
     assert_eq!(world.ask(hash), failed(hash, BlockError::NotInChain(hash)));
 }
 
 #[test]
 fn only_so_many_are_asked_for_at_a_time() {
-    let headers = mine(&genesis_block(NETWORK).header, MAX_OPEN + 1, 1);
+    let headers = mine_headers(&genesis(), MAX_OPEN + 1, 1, 1);
     let hashes: Vec<_> = headers.iter().map(Header::block_hash).collect();
     let mut world = World::new(chain(&headers), &[1]);
     for hash in &hashes[..MAX_OPEN] {
@@ -195,7 +163,7 @@ fn only_so_many_are_asked_for_at_a_time() {
 
 #[test]
 fn without_peers_a_block_is_waited_for_and_then_given_up() {
-    let headers = mine(&genesis_block(NETWORK).header, 1, 1);
+    let headers = mine_headers(&genesis(), 1, 1, 1);
     let hash = headers[0].block_hash();
     let mut world = World::new(chain(&headers), &[]);
     assert_eq!(world.ask(hash), []);
@@ -207,7 +175,7 @@ fn without_peers_a_block_is_waited_for_and_then_given_up() {
 
 #[test]
 fn without_a_timeout_it_is_waited_for_as_long_as_it_takes() {
-    let headers = mine(&genesis_block(NETWORK).header, 1, 1);
+    let headers = mine_headers(&genesis(), 1, 1, 1);
     let hash = headers[0].block_hash();
     let mut world = World::new(chain(&headers), &[]);
     world.asked = BlocksAsked::new(Duration::MAX);

@@ -2,40 +2,15 @@
 
 use std::collections::VecDeque;
 
-use bitcoin::block::Version;
 use bitcoin::hashes::Hash as _;
-use bitcoin::{CompactTarget, Network, TxMerkleNode};
+use bitcoin::{CompactTarget, Network};
 
 use super::*;
+use crate::btc::regtest::{genesis, mine_headers, prove};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A time after that of every header made here.
 const UNIX: u32 = 1_700_000_000;
-
-/// Headers on top of another, of two tries each; those of different branches differ.
-pub(in crate::btc::client) fn mine(parent: &Header, count: usize, branch: u8) -> Vec<Header> {
-    let mut headers: Vec<Header> = Vec::with_capacity(count);
-    for _ in 0..count {
-        let parent = headers.last().unwrap_or(parent);
-        let mut header = Header {
-            version: Version::from_consensus(0x2000_0000),
-            prev_blockhash: parent.block_hash(),
-            merkle_root: TxMerkleNode::from_byte_array([branch; 32]),
-            time: parent.time + 1,
-            bits: CompactTarget::from_consensus(0x207f_ffff),
-            nonce: 0,
-        };
-        prove(&mut header);
-        headers.push(header);
-    }
-    headers
-}
-
-pub(in crate::btc::client) fn prove(header: &mut Header) {
-    while header.validate_pow(header.target()).is_err() {
-        header.nonce += 1;
-    }
-}
 
 /// Peers with a chain each, which they answer from as Core does.
 struct World {
@@ -62,10 +37,6 @@ fn chain(headers: &[&[Header]]) -> HeaderChain {
         chain.accept(headers, UNIX).unwrap();
     }
     chain
-}
-
-fn genesis() -> Header {
-    *HeaderChain::new(Network::Regtest).header_at(0).unwrap()
 }
 
 impl World {
@@ -161,7 +132,7 @@ impl World {
 
 #[test]
 fn one_peer_at_a_time_until_one_has_told_all() {
-    let all = mine(&genesis(), 4_500, 1);
+    let all = mine_headers(&genesis(), 4_500, 1, 1);
     let mut world = World::fresh();
     // Both are there before one is asked.
     world.peers.insert(PeerId(2), chain(&[&all]));
@@ -179,7 +150,7 @@ fn one_peer_at_a_time_until_one_has_told_all() {
 
 #[test]
 fn who_says_nothing_is_passed_over_and_then_dropped() {
-    let all = mine(&genesis(), 2_100, 1);
+    let all = mine_headers(&genesis(), 2_100, 1, 1);
     let start = Duration::from_secs(UNIX.into());
     let mut world = World::fresh();
     world.silent = std::vec![PeerId(1)];
@@ -200,7 +171,7 @@ fn who_says_nothing_is_passed_over_and_then_dropped() {
 
 #[test]
 fn who_has_nothing_beyond_need_not_say_so() {
-    let all = mine(&genesis(), 20, 1);
+    let all = mine_headers(&genesis(), 20, 1, 1);
     let mut world = World::fresh();
     world.silent = std::vec![PeerId(2)];
     world.add(1, chain(&[&all]));
@@ -217,8 +188,8 @@ fn who_has_nothing_beyond_need_not_say_so() {
 
 #[test]
 fn the_branch_with_most_work_wins_whoever_comes_first() {
-    let short = mine(&genesis(), 2_100, 1);
-    let long = mine(&genesis(), 4_200, 2);
+    let short = mine_headers(&genesis(), 2_100, 1, 1);
+    let long = mine_headers(&genesis(), 4_200, 2, 1);
     for order in [[&short, &long], [&long, &short]] {
         let mut world = World::fresh();
         world.add(1, chain(&[order[0]]));
@@ -233,8 +204,8 @@ fn the_branch_with_most_work_wins_whoever_comes_first() {
 
 #[test]
 fn a_long_branch_gets_in_where_there_is_no_room_on_the_side() {
-    let short = mine(&genesis(), 2_100, 1);
-    let long = mine(&genesis(), 4_200, 2);
+    let short = mine_headers(&genesis(), 2_100, 1, 1);
+    let long = mine_headers(&genesis(), 4_200, 2, 1);
     let mut world = World::new(HeaderChain::new(Network::Regtest).with_side_limit(100));
     world.add(1, chain(&[&short]));
     world.run();
@@ -248,11 +219,11 @@ fn a_long_branch_gets_in_where_there_is_no_room_on_the_side() {
 
 #[test]
 fn a_weak_branch_without_room_ends_with_the_peer() {
-    let long = mine(&genesis(), 4_200, 2);
+    let long = mine_headers(&genesis(), 4_200, 2, 1);
     let mut world = World::new(HeaderChain::new(Network::Regtest).with_side_limit(100));
     world.add(1, chain(&[&long]));
     world.run();
-    world.add(2, chain(&[&mine(&genesis(), 2_500, 1)]));
+    world.add(2, chain(&[&mine_headers(&genesis(), 2_500, 1, 1)]));
     world.run();
     assert_eq!(world.tip(), long.last().unwrap().block_hash());
     assert_eq!(world.dropped, [(PeerId(2), Reason::LessWork(2_500))]);
@@ -263,12 +234,12 @@ fn a_weak_branch_without_room_ends_with_the_peer() {
 
 #[test]
 fn invalid_headers_and_those_that_do_not_link_end_in_a_ban() {
-    let all = mine(&genesis(), 5, 1);
+    let all = mine_headers(&genesis(), 5, 1, 1);
     let mut bad = all.clone();
     bad[3].bits = CompactTarget::from_consensus(0x1d00_ffff);
     let mut gap = all;
     gap.remove(2);
-    let long = mine(&genesis(), MAX_HEADERS + 1, 1);
+    let long = mine_headers(&genesis(), MAX_HEADERS + 1, 1, 1);
     for (headers, why) in [
         (bad[..4].to_vec(), "invalid header"),
         (gap, "headers that do not build on each other"),
@@ -284,7 +255,7 @@ fn invalid_headers_and_those_that_do_not_link_end_in_a_ban() {
 
 #[test]
 fn good_headers_before_a_bad_one_are_kept_with_their_events() {
-    let mut headers = mine(&genesis(), 5, 1);
+    let mut headers = mine_headers(&genesis(), 5, 1, 1);
     headers[4].time = 0;
     prove(&mut headers[4]);
     let mut world = World::fresh();
@@ -296,7 +267,7 @@ fn good_headers_before_a_bad_one_are_kept_with_their_events() {
 
 #[test]
 fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
-    let all = mine(&genesis(), 20, 1);
+    let all = mine_headers(&genesis(), 20, 1, 1);
     let mut world = World::fresh();
     world.add(1, chain(&[&all[..10]]));
     world.run();
@@ -309,7 +280,7 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     world.run();
     assert_eq!(world.height(), 20);
     // The same by inv.
-    let more = mine(&all[19], 1, 1);
+    let more = mine_headers(&all[19], 1, 1, 1);
     world.peers.insert(PeerId(1), chain(&[&all, &more]));
     let hash = more[0].block_hash();
     world.shown.clear();
@@ -320,7 +291,7 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     world.handle(Event::Announced(PeerId(1), hash));
     assert_eq!(world.shown, [(PeerId(1), hash)]);
     // But not for ever.
-    let stray = mine(&mine(&genesis(), 1, 9)[0], 1, 9);
+    let stray = mine_headers(&mine_headers(&genesis(), 1, 9, 1)[0], 1, 9, 1);
     for _ in 0..=MAX_UNCONNECTED {
         world.take(1, &stray);
     }
@@ -329,9 +300,9 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
 
 /// Headers of which the clock allows the first three.
 fn ahead(world: &mut World) -> Vec<Header> {
-    let mut headers = mine(&genesis(), 3, 1);
+    let mut headers = mine_headers(&genesis(), 3, 1, 1);
     for _ in 0..2 {
-        let mut next = mine(headers.last().unwrap(), 1, 1)[0];
+        let mut next = mine_headers(headers.last().unwrap(), 1, 1, 1)[0];
         next.time += 10_000;
         prove(&mut next);
         headers.push(next);
@@ -381,10 +352,10 @@ fn nobody_waits_for_who_has_headers_from_the_future() {
 fn a_branch_with_headers_from_the_future_is_no_fault() {
     let mut world = World::new(HeaderChain::new(Network::Regtest).with_side_limit(100));
     world.now = Duration::from_secs(u64::from(genesis().time) + 3_000);
-    world.add(1, chain(&[&mine(&genesis(), 2_100, 1)]));
+    world.add(1, chain(&[&mine_headers(&genesis(), 2_100, 1, 1)]));
     world.run();
-    let mut long = mine(&genesis(), 4_100, 2);
-    let mut last = mine(&long[4_099], 1, 2)[0];
+    let mut long = mine_headers(&genesis(), 4_100, 2, 1);
+    let mut last = mine_headers(&long[4_099], 1, 2, 1)[0];
     last.time += 10_000;
     prove(&mut last);
     long.push(last);
@@ -396,7 +367,7 @@ fn a_branch_with_headers_from_the_future_is_no_fault() {
 
 #[test]
 fn who_repeats_known_headers_keeps_nobody_waiting() {
-    let all = mine(&genesis(), 4_500, 1);
+    let all = mine_headers(&genesis(), 4_500, 1, 1);
     // It claims most, and so leads; or it comes once all others have told all they have.
     for comes_first in [true, false] {
         let mut world = World::fresh();
@@ -423,7 +394,7 @@ fn who_repeats_known_headers_keeps_nobody_waiting() {
 
 #[test]
 fn alone_who_repeats_known_headers_has_not_told_all() {
-    let all = mine(&genesis(), MAX_HEADERS, 1);
+    let all = mine_headers(&genesis(), MAX_HEADERS, 1, 1);
     let mut world = World::fresh();
     world.repeats.insert(PeerId(1), all.clone());
     world.add(1, chain(&[&all]));
@@ -435,7 +406,7 @@ fn alone_who_repeats_known_headers_has_not_told_all() {
 
 #[test]
 fn who_is_far_behind_comes_to_its_end() {
-    let all = mine(&genesis(), 7_000, 1);
+    let all = mine_headers(&genesis(), 7_000, 1, 1);
     let mut world = World::fresh();
     world.add(1, chain(&[&all]));
     world.run();
@@ -448,7 +419,7 @@ fn who_is_far_behind_comes_to_its_end() {
 
 #[test]
 fn a_slow_peer_does_not_lead_for_long() {
-    let all = mine(&genesis(), 12_500, 1);
+    let all = mine_headers(&genesis(), 12_500, 1, 1);
     let mut world = World::fresh();
     let start = world.now;
     world.slow = std::vec![PeerId(1)];
@@ -464,8 +435,8 @@ fn a_slow_peer_does_not_lead_for_long() {
 
 #[test]
 fn whose_turn_comes_after_a_branch_is_asked_though_its_owner_leaves() {
-    let short = mine(&genesis(), 2_100, 1);
-    let long = mine(&genesis(), 4_200, 2);
+    let short = mine_headers(&genesis(), 2_100, 1, 1);
+    let long = mine_headers(&genesis(), 4_200, 2, 1);
     let mut world = World::new(HeaderChain::new(Network::Regtest).with_side_limit(100));
     world.add(1, chain(&[&short]));
     world.run();
@@ -486,9 +457,9 @@ fn whose_turn_comes_after_a_branch_is_asked_though_its_owner_leaves() {
 
 #[test]
 fn a_block_announced_while_its_branch_is_collected_is_no_fault() {
-    let long = mine(&genesis(), 4_200, 2);
+    let long = mine_headers(&genesis(), 4_200, 2, 1);
     let mut world = World::new(HeaderChain::new(Network::Regtest).with_side_limit(100));
-    world.add(1, chain(&[&mine(&genesis(), 2_100, 1)]));
+    world.add(1, chain(&[&mine_headers(&genesis(), 2_100, 1, 1)]));
     world.run();
     world.add(2, chain(&[&long]));
     world.take(2, &long[..MAX_HEADERS]);
@@ -500,7 +471,7 @@ fn a_block_announced_while_its_branch_is_collected_is_no_fault() {
 
 #[test]
 fn who_was_not_asked_has_not_told_all() {
-    let all = mine(&genesis(), 20, 1);
+    let all = mine_headers(&genesis(), 20, 1, 1);
     let mut world = World::fresh();
     world.add(1, chain(&[&all[..10]]));
     world.add(2, chain(&[&all]));
@@ -513,7 +484,7 @@ fn who_was_not_asked_has_not_told_all() {
 
 #[test]
 fn waiting_counts_from_where_the_clock_is_set_back() {
-    let all = mine(&genesis(), 2_100, 1);
+    let all = mine_headers(&genesis(), 2_100, 1, 1);
     let mut world = World::fresh();
     world.silent = std::vec![PeerId(1)];
     world.add(1, chain(&[&all]));
@@ -530,7 +501,7 @@ fn waiting_counts_from_where_the_clock_is_set_back() {
 
 #[test]
 fn without_a_timeout_nobody_is_passed_over() {
-    let all = mine(&genesis(), 20, 1);
+    let all = mine_headers(&genesis(), 20, 1, 1);
     let mut world = World::fresh();
     world.sync = HeaderSync::new(chain(&[]), Duration::MAX);
     world.silent = std::vec![PeerId(1)];
@@ -543,8 +514,8 @@ fn without_a_timeout_nobody_is_passed_over() {
 /// done on the other branch would be for nothing.
 #[test]
 fn who_brings_a_better_branch_is_waited_for() {
-    let short = mine(&genesis(), 12_500, 1);
-    let long = mine(&genesis(), 13_000, 2);
+    let short = mine_headers(&genesis(), 12_500, 1, 1);
+    let long = mine_headers(&genesis(), 13_000, 2, 1);
     let mut world = World::fresh();
     world.add(1, chain(&[&short]));
     world.run();
@@ -560,7 +531,7 @@ fn who_brings_a_better_branch_is_waited_for() {
 
 #[test]
 fn nobody_is_overdue_through_a_pause() {
-    let headers = mine(&genesis(), 3, 1);
+    let headers = mine_headers(&genesis(), 3, 1, 1);
     let mut world = World::fresh();
     world.silent.push(PeerId(1));
     world.add(1, chain(&[&headers]));

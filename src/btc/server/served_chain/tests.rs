@@ -7,11 +7,10 @@ use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, Txid, Witness};
 
-use super::super::filters::FilterStore as _;
 use super::super::mempool::{MAX_ACCEPTED, MAX_ACCEPTED_WEIGHT};
-use super::super::tests::regtest_blocks::{extend, hashes, mine, next_block, reward, spend};
 use super::super::tests::{NOW, add, chain_of};
 use super::{IncomingBlock, ServedChain, TransactionError};
+use crate::btc::regtest::{extend, hashes, mine, next_block, reward, spend};
 
 /// Blocks of mainnet and the filter headers that neutrino's list has for them.
 fn mainnet() -> Vec<serde_json::Value> {
