@@ -6,13 +6,12 @@ use std::vec::Vec;
 use bitcoin::bip158::FilterHash;
 use bitcoin::{Block, BlockHash};
 
-use super::claims::Claims;
 use super::filters::hand_over;
-use super::inspections::{Inspection, Inspections, Look};
+use super::inspections::{Inspection, Look};
 use super::interval::Answer;
-use super::peers::Peers;
+use super::parts::Parts;
 use super::turn::{Turn, Verdict};
-use super::{Action, Config, FalseFilter, Finding, Message, Reason, Why};
+use super::{Action, FalseFilter, Finding, Message, Reason, Why};
 use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict as Audit, audit};
 use crate::btc::bip158::{BoundBlock, Witnesses};
 use crate::btc::headers::BlockAt;
@@ -20,15 +19,6 @@ use crate::btc::peer::PeerId;
 
 /// Timeouts after which a block waits for no filter more.
 const DISPUTE_TIMEOUTS: u32 = 4;
-
-/// The parts of a sync that fetching blocks is decided between.
-#[derive(Debug)]
-pub(super) struct Inspect<'a> {
-    pub(super) config: &'a Config,
-    pub(super) claims: &'a mut Claims,
-    pub(super) peers: &'a mut Peers,
-    pub(super) inspections: &'a mut Inspections,
-}
 
 /// Those who claim a filter that its block refutes.
 #[derive(Debug)]
@@ -55,7 +45,7 @@ struct Judgement {
     suspicious: bool,
 }
 
-impl Inspect<'_> {
+impl Parts<'_> {
     /// Begins inspections of disputes and wanted blocks, and goes on with those that may have
     /// changed.
     pub(super) fn go_on(&mut self, look: Look, turn: &mut Turn<'_>) {

@@ -9,13 +9,14 @@ use std::vec::Vec;
 use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::p2p::message_filter::{CFCheckpt, CFHeaders, GetCFCheckpt, GetCFHeaders};
 
-use super::claims::{Claims, Reported};
+use super::claims::Reported;
 use super::interval::{first_of, interval_of};
-use super::peers::{Peer, Peers};
+use super::parts::Parts;
+use super::peers::Peer;
 use super::requests::is_stale;
 use super::turn::{Turn, Verdict};
 use super::{
-    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Config, Contradiction, FalseFilter, Message, Reason,
+    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, FalseFilter, Message, Reason,
     Violation,
 };
 use crate::btc::bip158::filter_header;
@@ -24,19 +25,9 @@ use crate::btc::peer::PeerId;
 /// A peer that disputes this many heights is asked for no further filter hashes.
 const MAX_DIFFERING: usize = CHECKPOINT_INTERVAL as usize;
 
-/// The parts of a sync that comparing claims is decided between.
-#[derive(Debug)]
-pub(super) struct Compare<'a> {
-    pub(super) config: &'a Config,
-    /// The filter header of the genesis block.
-    pub(super) genesis: FilterHeader,
-    pub(super) claims: &'a mut Claims,
-    pub(super) peers: &'a mut Peers,
-}
-
-impl Compare<'_> {
+impl Parts<'_> {
     /// Asks each peer for what is to be compared next.
-    pub(super) fn ask(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn ask_for_claims(&mut self, turn: &mut Turn<'_>) {
         let ids: Vec<_> = self.peers.ids().collect();
         for id in ids {
             while self.ask_peer(id, turn) {}

@@ -9,13 +9,12 @@ use bitcoin::p2p::message_filter::CFilter;
 use chainsieve_lanes::hash::{SipKey, siphash_2_4};
 
 use super::claims::Claims;
-use super::inspections::Inspections;
 use super::interval::{Answer, first_of, runs};
-use super::peers::Peers;
+use super::parts::Parts;
 use super::turn::{Turn, Verdict};
 use super::{
-    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Config, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS,
-    Reason, VerifiedFilter, Violation, Why,
+    Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS, Reason,
+    VerifiedFilter, Violation, Why,
 };
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::BlockAt;
@@ -24,18 +23,9 @@ use crate::btc::peer::PeerId;
 /// A bulk request stays inside its interval, and so inside what one request may ask for.
 const _: () = assert!(MAX_FILTERS >= CHECKPOINT_INTERVAL && MAX_FILTERS > 0);
 
-/// The parts of a sync that fetching filters is decided between.
-#[derive(Debug)]
-pub(super) struct Fetch<'a> {
-    pub(super) config: &'a Config,
-    pub(super) claims: &'a mut Claims,
-    pub(super) peers: &'a mut Peers,
-    pub(super) inspections: &'a mut Inspections,
-}
-
-impl Fetch<'_> {
+impl Parts<'_> {
     /// Asks for filters that nobody disputes, the lowest first.
-    pub(super) fn ask(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn ask_for_filters(&mut self, turn: &mut Turn<'_>) {
         let frontier = self.claims.frontier();
         let window = u32::try_from(self.config.limits.intervals).unwrap_or(u32::MAX).max(1);
         for interval in frontier..frontier.saturating_add(window) {
@@ -120,7 +110,7 @@ impl Fetch<'_> {
     ///
     /// # Errors
     /// The verdict on the peer if the message answers no request or contradicts earlier claims.
-    pub(super) fn take(
+    pub(super) fn take_filter(
         &mut self,
         id: PeerId,
         message: CFilter,

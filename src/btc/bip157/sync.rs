@@ -11,11 +11,10 @@ use bitcoin::{Block, ScriptBuf};
 use core::time::Duration;
 
 use super::claims::Claims;
-use super::dispute::{Inspect, Settled};
-use super::filter_headers::Compare;
-use super::filters::Fetch;
+use super::dispute::Settled;
 use super::inspections::{Inspections, Look};
-use super::interval::{Answer, runs};
+use super::interval::Answer;
+use super::parts::Parts;
 use super::peers::{Lateness, Peers};
 use super::persist::{self, Kept, RestoreError};
 use super::turn::{Turn, Verdict};
@@ -117,15 +116,15 @@ impl FilterSync {
         self.check_timeouts(&mut turn);
         self.answer_genesis(&mut turn);
         if !self.is_before_chain(chain) {
-            self.compare().ask(&mut turn);
+            self.parts().ask_for_claims(&mut turn);
         }
         let look = self.look;
-        self.inspect().go_on(look, &mut turn);
+        self.parts().go_on(look, &mut turn);
         // Only the sender's state can have changed. While it still owes filters of a bulk request,
         // no peer has become free.
         let sender = sender.and_then(|sender| self.peers.get(sender));
         if !sender.is_some_and(|sender| sender.requests.has_filters_in_bulk()) {
-            self.fetch().ask(&mut turn);
+            self.parts().ask_for_filters(&mut turn);
         }
         turn.into_actions()
     }
@@ -137,19 +136,19 @@ impl FilterSync {
             Event::PeerDisconnected(peer) => self.remove(peer, turn),
             Event::Chain(events) => self.change_chain(&events, turn),
             Event::CFCheckpt(peer, message) => {
-                let taken = self.compare().take_checkpoints(peer, &message, turn);
+                let taken = self.parts().take_checkpoints(peer, &message, turn);
                 self.judge(peer, taken, turn);
             }
             Event::CFHeaders(peer, message) => {
-                let taken = self.compare().take_headers(peer, &message, turn);
+                let taken = self.parts().take_headers(peer, &message, turn);
                 self.judge(peer, taken, turn);
             }
             Event::CFilter(peer, message) => {
-                let taken = self.fetch().take(peer, message, turn);
+                let taken = self.parts().take_filter(peer, message, turn);
                 self.judge(peer, taken, turn);
             }
             Event::Block(peer, block) => self.take_block(peer, *block, turn),
-            Event::BlockUnavailable(peer, hash) => self.inspect().miss_block(peer, hash, turn),
+            Event::BlockUnavailable(peer, hash) => self.parts().miss_block(peer, hash, turn),
             Event::Matched(filter) => self.want_block(*filter, turn),
             Event::Refuted(proof) => self.take_proof(&proof, turn),
             Event::Rescan(heights) => self.rescan(&heights, turn),
@@ -195,27 +194,6 @@ impl FilterSync {
     /// holds.
     pub fn first_awaited(&self) -> Option<u32> {
         self.inspections.first_awaited()
-    }
-
-    /// The heights, in runs, whose answer does not count, or has not come: those without a
-    /// [`grade`](Self::grade). The last is all above what peers were heard about, to `u32::MAX`.
-    ///
-    /// A caller that kept answers of an earlier run asks this after [`FilterSync::restore`]: what was
-    /// said about these heights no longer counts, as if [reopened](Action::Reopened), until they are
-    /// [graded](Action::Graded) or answered again.
-    ///
-    /// # Cost
-    /// A look at each height, and there at each peer that was heard about it.
-    pub fn unanswered(&self) -> Vec<RangeInclusive<u32>> {
-        let first = self.config.first;
-        let end = self.claims.end().max(first).max(1);
-        let known = (first..end).filter(|&height| self.grade(height).is_none());
-        let mut unanswered = runs(known);
-        match unanswered.last_mut() {
-            Some(run) if *run.end() + 1 == end => *run = *run.start()..=u32::MAX,
-            _ => unanswered.push(end..=u32::MAX),
-        }
-        unanswered
     }
 
     /// What the answer about a height is worth; `None` if there is none, or none that counts.
@@ -267,8 +245,8 @@ impl FilterSync {
     /// known, and not who they are. Refuting one of their claims withdraws all that only they
     /// vouched for.
     ///
-    /// Not all that the caller was told needs to count still: what
-    /// [`unanswered`](FilterSync::unanswered) lists counts as reopened.
+    /// Not all that the caller was told needs to count still: each height without a
+    /// [`grade`](Self::grade) counts as reopened.
     ///
     /// # Errors
     /// See [`RestoreError`]: start over with [`FilterSync::new`].
@@ -295,27 +273,10 @@ impl FilterSync {
         Ok(sync)
     }
 
-    fn compare(&mut self) -> Compare<'_> {
-        Compare {
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            config: &self.config,
             genesis: self.genesis_header,
-            config: &self.config,
-            claims: &mut self.claims,
-            peers: &mut self.peers,
-        }
-    }
-
-    fn fetch(&mut self) -> Fetch<'_> {
-        Fetch {
-            config: &self.config,
-            claims: &mut self.claims,
-            peers: &mut self.peers,
-            inspections: &mut self.inspections,
-        }
-    }
-
-    fn inspect(&mut self) -> Inspect<'_> {
-        Inspect {
-            config: &self.config,
             claims: &mut self.claims,
             peers: &mut self.peers,
             inspections: &mut self.inspections,
@@ -451,7 +412,7 @@ impl FilterSync {
     }
 
     fn take_block(&mut self, from: Option<PeerId>, block: Block, turn: &mut Turn<'_>) {
-        let settled = match self.inspect().take_block(from, block, turn) {
+        let settled = match self.parts().take_block(from, block, turn) {
             Ok(settled) => settled,
             Err(verdict) => {
                 if let Some(id) = from {
