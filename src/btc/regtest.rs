@@ -85,11 +85,11 @@ pub(super) fn next_block(blocks: &[Block], tag: i64, transactions: Vec<Transacti
 }
 
 /// Only where there are any.
-fn commit_to_witnesses(txdata: &mut Vec<Transaction>) {
+fn commit_to_witnesses(txdata: &mut [Transaction]) {
     if txdata.iter().all(|tx| tx.input.iter().all(|input| input.witness.is_empty())) {
         return;
     }
-    let block = Block { header: genesis(), txdata: txdata.clone() };
+    let block = Block { header: genesis(), txdata: txdata.to_vec() };
     let root = block.witness_root().expect("a coinbase");
     let commitment = Block::compute_witness_commitment(&root, &[0; 32]);
     let script = [&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed][..], commitment.as_byte_array()].concat();

@@ -18,10 +18,8 @@ use serde_json::{Value, json};
 
 use crate::output::{Page, duration, grouped, share};
 
-const BLOCKS: [&str; 2] = [
-    include_str!("blocks/ethereum_17686111.json"),
-    include_str!("blocks/ethereum_17686112.json"),
-];
+const BLOCKS: [&str; 2] =
+    [include_str!("blocks/ethereum_17686111.json"), include_str!("blocks/ethereum_17686112.json")];
 const WETH: Address = address!("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2");
 const ROUTER: Address = address!("0x7a250d5630B4cF539739dF2C5dAcb4c659F2488D");
 const EVENT: &str = "Deposit(address,uint256)";

@@ -278,6 +278,7 @@ mod tests {
     fn what_waits_is_bounded() {
         let (ours, mut theirs) = pair();
         let (connection, incoming) = start(ours);
+        let stranger = theirs.try_clone().unwrap();
         let writer = thread::spawn(move || {
             let message = NetworkMessage::Unknown {
                 command: "x".to_owned().try_into().unwrap(),
@@ -297,6 +298,8 @@ mod tests {
         drop(first);
         assert!(incoming.recv_timeout(limit()).is_ok());
         drop(connection);
+        // A system whose last word was that it has no room is asked again only after minutes.
+        stranger.shutdown(Shutdown::Both).unwrap();
         writer.join().unwrap();
     }
 

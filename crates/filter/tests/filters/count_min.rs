@@ -8,9 +8,9 @@ use chainsieve_filter::membership::MergeError;
 use chainsieve_filter::sizing::SizingError;
 use chainsieve_filter::{Filter, Insert, KeyHasher, Kind, Merge, Portable};
 
-use crate::binomial::assert_rate;
+use testkit::{assert_rate, split_mix};
+
 use crate::golden;
-use crate::key_families::split_mix;
 use crate::model::Laws;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(7);

@@ -31,9 +31,12 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
 use transport::Transport;
 
-/// Gets notes. The endpoint is that of the node that a note is about.
+/// The endpoint is that of the node that a note is about.
+type OnNote = dyn Fn(&Endpoint, &Note) + Send + Sync;
+
+/// Gets notes.
 #[derive(Clone)]
-pub(crate) struct NoteSink(pub(crate) Arc<dyn Fn(&Endpoint, &Note) + Send + Sync>);
+pub(crate) struct NoteSink(pub(crate) Arc<OnNote>);
 
 impl fmt::Debug for NoteSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
