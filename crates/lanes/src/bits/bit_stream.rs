@@ -68,6 +68,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// The number of ones before the next zero, both taken; `None` where the bytes end first.
+    #[inline]
     pub fn take_unary(&mut self) -> Option<u64> {
         let mut ones = 0;
         loop {
@@ -85,6 +86,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// The next `count` bits, at most [`WINDOW_BITS`]; `None` where the bytes end first.
+    #[inline]
     pub fn take_bits(&mut self, count: u32) -> Option<u64> {
         debug_assert!(count <= WINDOW_BITS);
         if u64::from(count) > self.left() {
@@ -107,6 +109,7 @@ pub struct BitWriter {
 }
 
 impl BitWriter {
+    #[inline]
     pub fn behind(bytes: Vec<u8>) -> Self {
         Self { bytes, pending: 0, pending_bits: 0 }
     }
@@ -126,6 +129,7 @@ impl BitWriter {
     }
 
     /// The bytes, filled up with zeros.
+    #[inline]
     pub fn finish(mut self) -> Vec<u8> {
         let pending = self.pending.to_be_bytes();
         self.bytes.extend(pending.iter().take(self.pending_bits.div_ceil(8) as usize));

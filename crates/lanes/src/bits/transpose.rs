@@ -20,6 +20,7 @@ pub type Row = [u8; BITS / 8];
 pub type Column = [u32; ROWS / 32];
 
 /// Where the column of a bit stands: bit `index % 8` of byte `index / 8` of the rows.
+#[inline]
 pub const fn column_of(index: usize) -> usize {
     // Columns stand in the order in which they come out: by 64 bytes of the row, then by the bit
     // of the word, then by the word.

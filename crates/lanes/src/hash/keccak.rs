@@ -17,6 +17,7 @@ use tiny_keccak::{Hasher as _, Keccak, keccakf};
 use crate::simd::{Backend, Kernel, Lanes};
 
 /// The Keccak-256 hash of `bytes`.
+#[inline]
 pub fn keccak256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     let mut keccak = Keccak::v256();

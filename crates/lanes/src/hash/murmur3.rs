@@ -21,6 +21,7 @@ pub const FMIX: [u32; 2] = [0x85eb_ca6b, 0xc2b2_ae35];
 /// ```
 /// assert_eq!(chainsieve::hash::murmur3_32(0xfba4_c795, &[]), 0x6a39_6f08);
 /// ```
+#[inline]
 pub fn murmur3_32(seed: u32, data: &[u8]) -> u32 {
     let (blocks, tail) = data.as_chunks::<4>();
     let mut hash = seed;

@@ -42,6 +42,7 @@ impl Packed {
     pub const AT_A_TIME: usize = 256;
 
     /// Adds message `index`; indices ascend.
+    #[inline]
     pub fn push(&mut self, index: u32, message: &[u8]) {
         let (whole, _) = message.as_chunks::<8>();
         let Some(group) = self.groups.get_mut(whole.len()) else {
@@ -62,6 +63,7 @@ impl Packed {
     }
 
     /// Forgets the messages and keeps the memory.
+    #[inline]
     pub fn clear(&mut self) {
         for group in &mut self.groups {
             group.words.clear();
