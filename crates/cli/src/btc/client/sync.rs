@@ -36,6 +36,7 @@ impl Reader for Disputes {
 }
 
 pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
+    // Ctrl-C from here on ends the run, not the process.
     stop::on_signals()?;
     let network = args.network;
     let client = if args.headers_only {

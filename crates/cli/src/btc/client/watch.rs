@@ -51,6 +51,7 @@ impl Job<'_> {
         let history = if is_complete { History::Complete } else { History::Unknown };
         let (items, gap) = (&self.look.watch, self.look.gap);
         let (wallet, names) = items::read(items, gap, protocol, self.first, history)?;
+        // Ctrl-C from here on ends the run, not the process.
         stop::on_signals()?;
         let network = self.look.watch.network;
         // Other items are another wallet, which starts over.
