@@ -14,7 +14,7 @@ use core::arch::x86_64::{
     _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
-use super::{cpu_has, last_offset};
+use super::{binary, cpu_has, last_offset};
 use crate::simd::{Kernel, Lanes, Lanes64};
 
 /// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
@@ -191,29 +191,17 @@ impl Lanes for Avx2 {
         self.store_half(value[1], half_mut(to, 8));
     }
 
-    #[inline(always)]
-    fn add(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm256_add_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm256_sub_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn xor(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm256_xor_si256(a, b))
-    }
-
-    #[inline(always)]
-    fn and(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm256_and_si256(a, b))
-    }
-
-    #[inline(always)]
-    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm256_mullo_epi32(a, b))
+    binary! {
+        Self::V, both:
+        add = _mm256_add_epi32,
+        sub = _mm256_sub_epi32,
+        xor = _mm256_xor_si256,
+        and = _mm256_and_si256,
+        mul = _mm256_mullo_epi32,
+        shl_each = _mm256_sllv_epi32,
+        shr_each = _mm256_srlv_epi32,
+        or = _mm256_or_si256,
+        shl_each_long = _mm256_sllv_epi64,
     }
 
     #[inline(always)]
@@ -232,16 +220,6 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn shr<const BITS: u32>(self, a: Self::V) -> Self::V {
         self.shr_each(a, self.splat(BITS))
-    }
-
-    #[inline(always)]
-    fn shl_each(self, a: Self::V, count: Self::V) -> Self::V {
-        both!(_mm256_sllv_epi32(a, count))
-    }
-
-    #[inline(always)]
-    fn shr_each(self, a: Self::V, count: Self::V) -> Self::V {
-        both!(_mm256_srlv_epi32(a, count))
     }
 
     #[inline(always)]
@@ -349,11 +327,6 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn or(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm256_or_si256(a, b))
-    }
-
-    #[inline(always)]
     fn is_subset(self, a: Self::V, of: Self::V) -> bool {
         let missing = both!(_mm256_andnot_si256(of, a));
         let missing = op!(_mm256_or_si256(missing[0], missing[1]));
@@ -395,11 +368,6 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn look_up(self, table: &[u8; 256], index: Self::V) -> Self::V {
         self.gather(table, self.shl::<2>(self.and(index, self.splat(63))))
-    }
-
-    #[inline(always)]
-    fn shl_each_long(self, a: Self::V, count: Self::V) -> Self::V {
-        both!(_mm256_sllv_epi64(a, count))
     }
 
     #[inline(always)]

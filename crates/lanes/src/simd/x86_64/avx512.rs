@@ -13,7 +13,7 @@ use core::arch::x86_64::{
     _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
-use super::{cpu_has, last_offset};
+use super::{binary, cpu_has, last_offset};
 use crate::simd::{Kernel, Lanes, Lanes64};
 
 /// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
@@ -109,29 +109,16 @@ impl Lanes for Avx512 {
         unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
     }
 
-    #[inline(always)]
-    fn add(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_add_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn sub(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_sub_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn xor(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_xor_si512(a, b))
-    }
-
-    #[inline(always)]
-    fn and(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_and_si512(a, b))
-    }
-
-    #[inline(always)]
-    fn mul(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_mullo_epi32(a, b))
+    binary! {
+        __m512i, op:
+        add = _mm512_add_epi32,
+        sub = _mm512_sub_epi32,
+        xor = _mm512_xor_si512,
+        and = _mm512_and_si512,
+        mul = _mm512_mullo_epi32,
+        shl_each = _mm512_sllv_epi32,
+        shr_each = _mm512_srlv_epi32,
+        or = _mm512_or_si512,
     }
 
     #[inline(always)]
@@ -156,16 +143,6 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn shr<const BITS: u32>(self, a: __m512i) -> __m512i {
         self.shr_each(a, self.splat(BITS))
-    }
-
-    #[inline(always)]
-    fn shl_each(self, a: __m512i, count: __m512i) -> __m512i {
-        op!(_mm512_sllv_epi32(a, count))
-    }
-
-    #[inline(always)]
-    fn shr_each(self, a: __m512i, count: __m512i) -> __m512i {
-        op!(_mm512_srlv_epi32(a, count))
     }
 
     #[inline(always)]
@@ -232,11 +209,6 @@ impl Lanes for Avx512 {
     fn store_long(self, value: __m512i, to: &mut [u64; 8]) {
         // SAFETY: the array is the 64 bytes that are written; no alignment is asked for.
         unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
-    }
-
-    #[inline(always)]
-    fn or(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_or_si512(a, b))
     }
 
     #[inline(always)]

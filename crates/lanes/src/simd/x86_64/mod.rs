@@ -18,6 +18,17 @@ macro_rules! cpu_has {
 }
 use cpu_has;
 
+/// Functions of two arguments that are one intrinsic each, by the macro `op` or `both`.
+macro_rules! binary {
+    ($register:ty, $op:ident: $($name:ident = $intrinsic:ident,)+) => {$(
+        #[inline(always)]
+        fn $name(self, a: $register, b: $register) -> $register {
+            $op!($intrinsic(a, b))
+        }
+    )+};
+}
+use binary;
+
 /// Asks for the line where a value begins from memory.
 #[expect(unsafe_code, reason = "CPU intrinsics")]
 #[inline(always)]

@@ -10,7 +10,7 @@ use core::arch::x86_64::{
     _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
-use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
+use super::super::{SWAP_BYTES_64, binary, last_offset_64, last_word_index};
 use super::Avx2;
 use crate::simd::Lanes64;
 
@@ -51,14 +51,16 @@ impl Lanes64 for Avx2 {
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
     }
 
-    #[inline(always)]
-    fn xor_64(self, a: __m256i, b: __m256i) -> __m256i {
-        op!(_mm256_xor_si256(a, b))
-    }
-
-    #[inline(always)]
-    fn and_64(self, a: __m256i, b: __m256i) -> __m256i {
-        op!(_mm256_and_si256(a, b))
+    binary! {
+        __m256i, op:
+        xor_64 = _mm256_xor_si256,
+        and_64 = _mm256_and_si256,
+        add_64 = _mm256_add_epi64,
+        shr_each_64 = _mm256_srlv_epi64,
+        mul_low_halves_64 = _mm256_mul_epu32,
+        sub_64 = _mm256_sub_epi64,
+        or_64 = _mm256_or_si256,
+        shl_each_64 = _mm256_sllv_epi64,
     }
 
     #[inline(always)]
@@ -107,21 +109,6 @@ impl Lanes64 for Avx2 {
     }
 
     #[inline(always)]
-    fn add_64(self, a: __m256i, b: __m256i) -> __m256i {
-        op!(_mm256_add_epi64(a, b))
-    }
-
-    #[inline(always)]
-    fn shr_each_64(self, a: __m256i, count: __m256i) -> __m256i {
-        op!(_mm256_srlv_epi64(a, count))
-    }
-
-    #[inline(always)]
-    fn mul_low_halves_64(self, a: __m256i, b: __m256i) -> __m256i {
-        op!(_mm256_mul_epu32(a, b))
-    }
-
-    #[inline(always)]
     fn gather_64(self, words: &[u64], indices: __m256i) -> __m256i {
         let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
         // SAFETY: every index was brought down to at most `words.len() - 1`.
@@ -140,21 +127,6 @@ impl Lanes64 for Avx2 {
         let shifted = op!(_mm256_sllv_epi64(a, count));
         let signs = op!(_mm256_castsi256_pd(shifted));
         u8::try_from(op!(_mm256_movemask_pd(signs))).unwrap_or_default()
-    }
-
-    #[inline(always)]
-    fn sub_64(self, a: __m256i, b: __m256i) -> __m256i {
-        op!(_mm256_sub_epi64(a, b))
-    }
-
-    #[inline(always)]
-    fn or_64(self, a: __m256i, b: __m256i) -> __m256i {
-        op!(_mm256_or_si256(a, b))
-    }
-
-    #[inline(always)]
-    fn shl_each_64(self, a: __m256i, count: __m256i) -> __m256i {
-        op!(_mm256_sllv_epi64(a, count))
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use core::arch::x86_64::{
     _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
-use super::super::{SWAP_BYTES_64, last_offset_64, last_word_index};
+use super::super::{SWAP_BYTES_64, binary, last_offset_64, last_word_index};
 use super::Avx512;
 use crate::simd::Lanes64;
 
@@ -70,14 +70,16 @@ impl Lanes64 for Avx512 {
         unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
     }
 
-    #[inline(always)]
-    fn xor_64(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_xor_si512(a, b))
-    }
-
-    #[inline(always)]
-    fn and_64(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_and_si512(a, b))
+    binary! {
+        __m512i, op:
+        xor_64 = _mm512_xor_si512,
+        and_64 = _mm512_and_si512,
+        add_64 = _mm512_add_epi64,
+        shr_each_64 = _mm512_srlv_epi64,
+        mul_low_halves_64 = _mm512_mul_epu32,
+        sub_64 = _mm512_sub_epi64,
+        or_64 = _mm512_or_si512,
+        shl_each_64 = _mm512_sllv_epi64,
     }
 
     // The table of the three inputs' function: bit 4a + 2b + c is its value there.
@@ -119,21 +121,6 @@ impl Lanes64 for Avx512 {
     }
 
     #[inline(always)]
-    fn add_64(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_add_epi64(a, b))
-    }
-
-    #[inline(always)]
-    fn shr_each_64(self, a: __m512i, count: __m512i) -> __m512i {
-        op!(_mm512_srlv_epi64(a, count))
-    }
-
-    #[inline(always)]
-    fn mul_low_halves_64(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_mul_epu32(a, b))
-    }
-
-    #[inline(always)]
     fn gather_64(self, words: &[u64], indices: __m512i) -> __m512i {
         let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
         // SAFETY: every index was brought down to at most `words.len() - 1`.
@@ -149,21 +136,6 @@ impl Lanes64 for Avx512 {
     fn test_bit_64(self, a: __m512i, position: __m512i) -> u8 {
         let bit = op!(_mm512_sllv_epi64(self.splat_64(1), position));
         op!(_mm512_test_epi64_mask(a, bit))
-    }
-
-    #[inline(always)]
-    fn sub_64(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_sub_epi64(a, b))
-    }
-
-    #[inline(always)]
-    fn or_64(self, a: __m512i, b: __m512i) -> __m512i {
-        op!(_mm512_or_si512(a, b))
-    }
-
-    #[inline(always)]
-    fn shl_each_64(self, a: __m512i, count: __m512i) -> __m512i {
-        op!(_mm512_sllv_epi64(a, count))
     }
 
     #[inline(always)]
