@@ -46,7 +46,7 @@ fn report(source: &str, blocks: &[BlockReceipts]) -> Result<(), Box<dyn Error>> 
     let (mut exact, mut logs) = (HashMap::<Vec<u8>, u32>::new(), 0_u32);
     for log in blocks.iter().flat_map(BlockReceipts::iter).flat_map(|receipt| &receipt.logs) {
         logs += 1;
-        let topics = log.topics().iter().map(|topic| topic.as_slice());
+        let topics = log.topics().iter().map(|topic| &topic[..]);
         for value in topics.chain([log.address.as_slice()]) {
             sketch.add(value, 1);
             *exact.entry(value.to_vec()).or_default() += 1;

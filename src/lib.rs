@@ -47,8 +47,6 @@ extern crate alloc;
 pub mod btc;
 #[cfg(feature = "eth")]
 pub mod eth;
-#[cfg(all(test, any(feature = "btc", feature = "eth")))]
-mod test_rng;
 
 /// The hash functions of the filters.
 pub mod hash {

@@ -25,8 +25,7 @@ const PACKAGES: [(&str, &[&str]); 8] = [
 /// What a top-level module of two packages may use of the others in it.
 fn may_use(module: &str) -> Option<&'static [&'static str]> {
     Some(match module {
-        "simd" | "test_rng" => &[],
-        "btc" | "eth" => &["test_rng"],
+        "simd" | "btc" | "eth" => &[],
         "bits" | "hash" => &["simd"],
         _ => return None,
     })
@@ -260,7 +259,6 @@ fn upward_imports_are_found() {
     assert_eq!(wrong("crates/client/src/lib.rs", "use chainsieve_lanes::simd;"), 1);
     assert_eq!(wrong("crates/filter/src/any.rs", "use chainsieve_lanes::simd;"), 0);
     assert_eq!(wrong("crates/filter/src/any.rs", "// of chainsieve_client"), 0);
-    assert_eq!(wrong("crates/provider/src/lib.rs", "use testkit::Rng;"), 1);
     assert_eq!(
         wrong("crates/client/src/lib.rs", "pub use chainsieve; use chainsieve_client::A;"),
         0

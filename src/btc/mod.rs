@@ -15,13 +15,13 @@ pub mod peer;
 pub mod proof_of_work;
 pub mod protocol;
 mod raw;
-#[cfg(test)]
-mod regtest;
 pub mod script;
 #[cfg(feature = "std")]
 pub mod server;
 #[cfg(feature = "std")]
 mod steady_clock;
+#[cfg(test)]
+mod tests;
 pub mod wallet;
 
 pub use raw::RawError;

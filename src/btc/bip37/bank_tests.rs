@@ -14,7 +14,7 @@ use super::{
     AddedData, BlockElements, BloomFilter, Elements, MatchReason, PayloadError, TxMatch, UpdateMode,
 };
 use super::{BankError, FilterBank};
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 fn block(height: u32) -> Block {
     let file = match height {

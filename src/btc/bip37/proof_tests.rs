@@ -13,7 +13,7 @@ use bitcoin::{
 use super::{Depth, HeaderLink, MerkleBlock, Policy, Proof, ProofError, TreeError};
 use crate::btc::merkle_tree::merkle_root;
 use crate::btc::proof_of_work::ProofOfWorkError;
-use crate::btc::regtest::{genesis, header};
+use crate::btc::tests::{genesis, header};
 
 const STRICT: Policy = Policy::Strict(Network::Bitcoin);
 const REGTEST: Policy = Policy::Strict(Network::Regtest);

@@ -1117,7 +1117,7 @@ fn open_headers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btc::regtest::{genesis, mine_headers};
+    use crate::btc::tests::{genesis, mine_headers};
 
     #[test]
     fn an_inv_says_which_block_is_unknown_and_which_known_one_is_the_highest() {

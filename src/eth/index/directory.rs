@@ -130,7 +130,7 @@ impl RowCounts {
 mod tests {
     use super::{ROW, RowCounts};
     use crate::eth::bloom::BITS;
-    use crate::test_rng::Rng;
+    use testkit::Rng;
 
     #[test]
     fn counts_are_those_of_single_bits() {

@@ -71,11 +71,8 @@ mod tests {
     /// Every operation against a set of single numbers.
     #[test]
     fn as_a_set_of_numbers() {
-        let mut state = 7_u64;
-        let mut below = move |end: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) % end
-        };
+        let mut rng = testkit::Rng::new(7);
+        let mut below = move |end: u64| rng.u64() % end;
         for _ in 0..200 {
             let (mut ranges, mut plain) = (Ranges::default(), BTreeSet::new());
             for _ in 0..20 {

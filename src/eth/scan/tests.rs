@@ -5,7 +5,7 @@ use chainsieve_lanes::simd::Backend;
 use super::{QueryId, QuerySet, Scanner, WatchList, candidates};
 use crate::eth::bloom::{self, BITS, BYTES, BitPositions};
 use crate::eth::log_query::CompiledQuery;
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 fn value(rng: &mut Rng) -> BitPositions {
     core::array::from_fn(|_| u16::try_from(rng.below(BITS)).unwrap())

@@ -30,8 +30,13 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+/// Tests at a time, unless the command line says otherwise.
+const THREADS: usize = 6;
+
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most of a test is waiting for nodes.
+    arguments.test_threads.get_or_insert(THREADS);
     let mut tests: Vec<Trial> = Vec::new();
     tests.extend(anvil::tests());
     tests.extend(bcoin::tests());

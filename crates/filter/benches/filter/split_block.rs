@@ -52,7 +52,7 @@ fn against_fastbloom(report: &mut Report, bits_per_key: f64, present: &[u64], ab
         let peers = || found_by_peer(&peer, theirs.next());
         report.ratio(&name(what), per, || found(&ours, batch.next()), peers);
         report.figure(&format!("{}, one by one", name(what)), per, || {
-            single.next().iter().filter(|hash| ours.may_contain(**hash)).count()
+            single.next().iter().filter(|hash| ours.contains_hash(**hash)).count()
         });
     }
     // Ours asks for huge pages; where a filter is mapped from a file, there are none.

@@ -1,6 +1,6 @@
 //! Batches over lanes: the block of a key that comes later is asked for while one is tested.
 
-use chainsieve_lanes::simd::{Backend, Kernel, Lanes, prefetch};
+use chainsieve_lanes::simd::{Kernel, Lanes, prefetch};
 
 use super::choice::{SALTS, low, place};
 use super::layout::{Bits256, Bits512, Layout};
@@ -31,31 +31,16 @@ const SALTS_TWICE: [u32; 16] = {
     twice
 };
 
-/// Many keys at a time.
+/// Many keys at a time, over lanes. The blocks of the first keys have been asked for.
 #[expect(unnameable_types, reason = "sealed: no shapes but ours")]
 pub trait Batches: Layout {
-    fn contains_batch(on: Backend, blocks: &[Self::Block], hashes: &[u64], answers: &mut [bool]);
-    fn insert_batch(on: Backend, blocks: &mut [Self::Block], hashes: &[u64]);
-}
-
-impl Batches for Bits512 {
-    fn contains_batch(on: Backend, blocks: &[[u64; 8]], hashes: &[u64], answers: &mut [bool]) {
-        on.run(Contains512 { blocks, hashes, answers });
-    }
-
-    fn insert_batch(on: Backend, blocks: &mut [[u64; 8]], hashes: &[u64]) {
-        on.run(Insert512 { blocks, hashes });
-    }
-}
-
-impl Batches for Bits256 {
-    fn contains_batch(on: Backend, blocks: &[[u64; 4]], hashes: &[u64], answers: &mut [bool]) {
-        on.run(Contains256 { blocks, hashes, answers });
-    }
-
-    fn insert_batch(on: Backend, blocks: &mut [[u64; 4]], hashes: &[u64]) {
-        on.run(Insert256 { blocks, hashes });
-    }
+    fn contains_each<L: Lanes>(
+        lanes: L,
+        blocks: &[Self::Block],
+        hashes: &[u64],
+        answers: &mut [bool],
+    );
+    fn insert_each<L: Lanes>(lanes: L, blocks: &mut [Self::Block], hashes: &[u64]);
 }
 
 /// Asks for the block of the key `AHEAD` behind `at`.
@@ -89,47 +74,23 @@ fn masks_256<L: Lanes>(lanes: L, first: u32, second: u32) -> L::V {
     lanes.shl_each(lanes.splat(1), lanes.shr::<27>(products))
 }
 
-pub(super) struct Contains512<'a> {
-    pub(super) blocks: &'a [[u64; 8]],
-    pub(super) hashes: &'a [u64],
-    pub(super) answers: &'a mut [bool],
-}
-
-impl Kernel for Contains512<'_> {
-    type Output = ();
-
-    fn scalar(self) {
-        contains_scalar::<Bits512>(self.blocks, self.hashes, self.answers);
-    }
-
+impl Batches for Bits512 {
     #[inline(always)]
-    fn vector<L: Lanes>(self, lanes: L) {
-        let Self { blocks, hashes, answers } = self;
-        ask_first(blocks, hashes);
+    fn contains_each<L: Lanes>(
+        lanes: L,
+        blocks: &[[u64; 8]],
+        hashes: &[u64],
+        answers: &mut [bool],
+    ) {
         for (at, (hash, answer)) in hashes.iter().zip(answers).enumerate() {
             ask_ahead(blocks, hashes, at);
             let block = lanes.load_long(&blocks[place(*hash, blocks.len())]);
             *answer = lanes.is_subset(mask_512(lanes, low(*hash)), block);
         }
     }
-}
-
-pub(super) struct Insert512<'a> {
-    pub(super) blocks: &'a mut [[u64; 8]],
-    pub(super) hashes: &'a [u64],
-}
-
-impl Kernel for Insert512<'_> {
-    type Output = ();
-
-    fn scalar(self) {
-        insert_scalar::<Bits512>(self.blocks, self.hashes);
-    }
 
     #[inline(always)]
-    fn vector<L: Lanes>(self, lanes: L) {
-        let Self { blocks, hashes } = self;
-        ask_first(blocks, hashes);
+    fn insert_each<L: Lanes>(lanes: L, blocks: &mut [[u64; 8]], hashes: &[u64]) {
         for (at, hash) in hashes.iter().enumerate() {
             ask_ahead(blocks, hashes, at);
             let num_blocks = blocks.len();
@@ -140,23 +101,14 @@ impl Kernel for Insert512<'_> {
     }
 }
 
-pub(super) struct Contains256<'a> {
-    pub(super) blocks: &'a [[u64; 4]],
-    pub(super) hashes: &'a [u64],
-    pub(super) answers: &'a mut [bool],
-}
-
-impl Kernel for Contains256<'_> {
-    type Output = ();
-
-    fn scalar(self) {
-        contains_scalar::<Bits256>(self.blocks, self.hashes, self.answers);
-    }
-
+impl Batches for Bits256 {
     #[inline(always)]
-    fn vector<L: Lanes>(self, lanes: L) {
-        let Self { blocks, hashes, answers } = self;
-        ask_first(blocks, hashes);
+    fn contains_each<L: Lanes>(
+        lanes: L,
+        blocks: &[[u64; 4]],
+        hashes: &[u64],
+        answers: &mut [bool],
+    ) {
         let (pairs, last) = hashes.as_chunks::<2>();
         let (answer_pairs, last_answer) = answers.as_chunks_mut::<2>();
         for (at, ([first, second], answers)) in pairs.iter().zip(answer_pairs).enumerate() {
@@ -167,28 +119,13 @@ impl Kernel for Contains256<'_> {
             *answers = lanes.are_subsets(masks, lanes.load_long_halves(first, second));
         }
         for (hash, answer) in last.iter().zip(last_answer) {
-            *answer = Bits256::may_contain(&blocks[place(*hash, blocks.len())], low(*hash));
+            *answer = Self::may_contain(&blocks[place(*hash, blocks.len())], low(*hash));
         }
-    }
-}
-
-pub(super) struct Insert256<'a> {
-    pub(super) blocks: &'a mut [[u64; 4]],
-    pub(super) hashes: &'a [u64],
-}
-
-impl Kernel for Insert256<'_> {
-    type Output = ();
-
-    fn scalar(self) {
-        insert_scalar::<Bits256>(self.blocks, self.hashes);
     }
 
     #[inline(always)]
-    fn vector<L: Lanes>(self, lanes: L) {
-        let Self { blocks, hashes } = self;
+    fn insert_each<L: Lanes>(lanes: L, blocks: &mut [[u64; 4]], hashes: &[u64]) {
         let num_blocks = blocks.len();
-        ask_first(blocks, hashes);
         let (pairs, last) = hashes.as_chunks::<2>();
         for (at, pair) in pairs.iter().enumerate() {
             ask_ahead(blocks, hashes, at * 2);
@@ -203,24 +140,57 @@ impl Kernel for Insert256<'_> {
             }
         }
         for hash in last {
-            Bits256::insert(&mut blocks[place(*hash, num_blocks)], low(*hash));
+            Self::insert(&mut blocks[place(*hash, num_blocks)], low(*hash));
         }
     }
 }
 
-fn contains_scalar<B: Layout>(blocks: &[B::Block], hashes: &[u64], answers: &mut [bool]) {
-    ask_first(blocks, hashes);
-    for (at, (hash, answer)) in hashes.iter().zip(answers).enumerate() {
-        ask_ahead(blocks, hashes, at);
-        *answer = B::may_contain(&blocks[place(*hash, blocks.len())], low(*hash));
+pub(super) struct Contains<'a, B: Layout> {
+    pub(super) blocks: &'a [B::Block],
+    pub(super) hashes: &'a [u64],
+    pub(super) answers: &'a mut [bool],
+}
+
+impl<B: Batches> Kernel for Contains<'_, B> {
+    type Output = ();
+
+    fn scalar(self) {
+        let Self { blocks, hashes, answers } = self;
+        ask_first(blocks, hashes);
+        for (at, (hash, answer)) in hashes.iter().zip(answers).enumerate() {
+            ask_ahead(blocks, hashes, at);
+            *answer = B::may_contain(&blocks[place(*hash, blocks.len())], low(*hash));
+        }
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) {
+        ask_first(self.blocks, self.hashes);
+        B::contains_each(lanes, self.blocks, self.hashes, self.answers);
     }
 }
 
-fn insert_scalar<B: Layout>(blocks: &mut [B::Block], hashes: &[u64]) {
-    let num_blocks = blocks.len();
-    ask_first(blocks, hashes);
-    for (at, hash) in hashes.iter().enumerate() {
-        ask_ahead(blocks, hashes, at);
-        B::insert(&mut blocks[place(*hash, num_blocks)], low(*hash));
+pub(super) struct Fill<'a, B: Layout> {
+    pub(super) blocks: &'a mut [B::Block],
+    pub(super) hashes: &'a [u64],
+}
+
+impl<B: Batches> Kernel for Fill<'_, B> {
+    type Output = ();
+
+    fn scalar(self) {
+        let Self { blocks, hashes } = self;
+        let num_blocks = blocks.len();
+        ask_first(blocks, hashes);
+        for (at, hash) in hashes.iter().enumerate() {
+            ask_ahead(blocks, hashes, at);
+            B::insert(&mut blocks[place(*hash, num_blocks)], low(*hash));
+        }
+    }
+
+    #[inline(always)]
+    fn vector<L: Lanes>(self, lanes: L) {
+        ask_first(self.blocks, self.hashes);
+        B::insert_each(lanes, self.blocks, self.hashes);
     }
 }

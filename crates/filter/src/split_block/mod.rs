@@ -42,7 +42,7 @@ mod layout;
 use chainsieve_lanes::simd::Backend;
 
 use choice::{low, place};
-use kernels::Batches;
+use kernels::{Batches, Contains, Fill};
 pub use layout::{Bits256, Bits512};
 
 use core::fmt;
@@ -144,7 +144,7 @@ impl<B: BlockShape> SplitBlockFilter<B> {
 
     /// As [`insert_batch`](Insert::insert_batch), on a backend of choice.
     pub fn insert_batch_on(&mut self, backend: Backend, hashes: &[u64]) {
-        B::insert_batch(backend, B::blocks_mut(self.words.as_mut()), hashes);
+        backend.run(Fill::<B> { blocks: B::blocks_mut(self.words.as_mut()), hashes });
         self.len = self.len.saturating_add(hashes.len() as u64);
     }
 }
@@ -169,14 +169,7 @@ impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
         self.blocks().len() as u64
     }
 
-    /// As [`contains_hash`](Filter::contains_hash).
-    #[inline]
-    pub fn may_contain(&self, hash: u64) -> bool {
-        let blocks = B::blocks(self.words.as_ref());
-        B::may_contain(&blocks[place(hash, blocks.len())], low(hash))
-    }
-
-    /// Asks for the one line of memory that [`may_contain`](Self::may_contain) will read. For watch
+    /// Asks for the one line of memory that [`contains_hash`](Filter::contains_hash) will read. For watch
     /// sets.
     #[cfg(feature = "std")]
     #[inline]
@@ -191,7 +184,7 @@ impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
     /// If the slices differ in length.
     pub fn contains_batch_on(&self, backend: Backend, hashes: &[u64], may_contain: &mut [bool]) {
         assert_eq!(hashes.len(), may_contain.len(), "an answer for every hash");
-        B::contains_batch(backend, self.blocks(), hashes, may_contain);
+        backend.run(Contains::<B> { blocks: self.blocks(), hashes, answers: may_contain });
     }
 
     fn ones(&self) -> u64 {
@@ -208,7 +201,8 @@ impl<B: BlockShape, S: AsRef<[u64]>> Filter for SplitBlockFilter<B, S> {
 
     #[inline]
     fn contains_hash(&self, hash: u64) -> bool {
-        self.may_contain(hash)
+        let blocks = B::blocks(self.words.as_ref());
+        B::may_contain(&blocks[place(hash, blocks.len())], low(hash))
     }
 
     fn contains_batch(&self, hashes: &[u64], may_contain: &mut [bool]) {

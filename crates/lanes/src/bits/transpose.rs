@@ -237,15 +237,16 @@ impl<L: Lanes> TransposeLanes for L {}
 mod tests {
     use super::{BITS, Column, ROWS, Row, Strip, column_of, transpose, transpose_into};
     use crate::simd::Backend;
+    use testkit::Rng;
 
     #[test]
     fn every_bit_finds_its_place() {
-        let mut state = 1_u64;
+        let mut rng = Rng::new(1);
         for round in 0..8 {
             let mut rows = vec![[0; BITS / 8]; ROWS];
             for byte in rows.as_flattened_mut() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                *byte = (state >> 40).to_le_bytes()[0] & (state >> round * 3 + 30).to_le_bytes()[0];
+                let bits = rng.u64();
+                *byte = (bits >> 40).to_le_bytes()[0] & (bits >> round * 3 + 30).to_le_bytes()[0];
             }
             let rows: Vec<&Row> = rows.iter().collect();
             let rows: &[&Row; ROWS] = rows.as_slice().try_into().unwrap();

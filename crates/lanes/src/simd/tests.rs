@@ -3,6 +3,8 @@
 mod blocks;
 mod long_words;
 
+use testkit::Rng;
+
 use super::{Backend, Kernel, Lanes};
 
 type Sixteen = [u32; 16];
@@ -10,11 +12,8 @@ type Sixteen = [u32; 16];
 /// Values that reach every bit, carries and signs.
 fn samples() -> impl Iterator<Item = (Sixteen, Sixteen)> {
     let edges = [0, 1, 7, 8, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0xaaaa_aaaa];
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        u32::try_from(state >> 32).unwrap()
-    };
+    let mut rng = Rng::new(0);
+    let mut next = move || rng.u32();
     (0..200).map(move |round| {
         let mut pair = ([0; 16], [0; 16]);
         for lane in 0..16 {

@@ -22,7 +22,7 @@ use crate::btc::bip157::{
 use crate::btc::bip158::{BlockFilter, filter_hash, filter_header};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
-use crate::btc::regtest;
+use crate::btc::tests as regtest;
 
 /// The wallet's script.
 pub(super) fn wallet_script() -> ScriptBuf {

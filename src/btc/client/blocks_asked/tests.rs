@@ -4,7 +4,7 @@ use bitcoin::block::Header;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Witness};
 
 use super::*;
-use crate::btc::regtest::{genesis, mine_headers, next_block, spend};
+use crate::btc::tests::{genesis, mine_headers, next_block, spend};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{CompactTarget, Network};
 
 use super::*;
-use crate::btc::regtest::{genesis, mine_headers, prove};
+use crate::btc::tests::{genesis, mine_headers, prove};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A time after that of every header made here.

@@ -8,7 +8,7 @@ use bitcoin::{CompactTarget, Network, Work};
 use super::{Context, HeaderChain, Run, SideHeader};
 use crate::btc::headers::active::ActiveChain;
 use crate::btc::headers::{Anchor, BlockAt};
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 const NETWORK: Network = Network::Testnet;
 

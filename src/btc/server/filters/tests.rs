@@ -9,7 +9,7 @@ use bitcoin::hashes::sha256d;
 
 use super::*;
 use crate::btc::bip158::BlockFilter;
-use crate::btc::regtest::mine_headers;
+use crate::btc::tests::mine_headers;
 
 /// A long time after all blocks here.
 const NOW: u32 = 2_000_000_000;

@@ -16,8 +16,8 @@ use super::super::tests::{add, chain_of};
 use super::*;
 use crate::btc::bip37::UpdateMode;
 use crate::btc::bip157::BASIC_FILTER;
-use crate::btc::regtest::{extend, hashes, mine, next_block, reward, spend};
-use crate::test_rng::Rng;
+use crate::btc::tests::{extend, hashes, mine, next_block, reward, spend};
+use testkit::Rng;
 
 const ALL: Config =
     Config { bip37: true, bip157: true, accept_transactions: false, fee_filter: None };

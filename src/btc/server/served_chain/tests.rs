@@ -10,7 +10,7 @@ use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, Txid, Witness};
 use super::super::mempool::{MAX_ACCEPTED, MAX_ACCEPTED_WEIGHT};
 use super::super::tests::{NOW, add, chain_of};
 use super::{IncomingBlock, ServedChain, TransactionError};
-use crate::btc::regtest::{extend, hashes, mine, next_block, reward, spend};
+use crate::btc::tests::{extend, hashes, mine, next_block, reward, spend};
 
 /// Blocks of mainnet and the filter headers that neutrino's list has for them.
 fn mainnet() -> Vec<serde_json::Value> {

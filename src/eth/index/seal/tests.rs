@@ -11,7 +11,7 @@ use crate::eth::index::error::{Damage, IndexError, Part};
 use crate::eth::index::format::{SECTION, SegmentId, Settings};
 use crate::eth::index::rows::Rows;
 use crate::eth::index::section::{Section, Turner};
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 const FIRST: u64 = 1_000_000;
 

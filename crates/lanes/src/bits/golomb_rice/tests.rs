@@ -6,29 +6,14 @@ use super::lockstep::Plan;
 use super::{LANE_CHAINS_FROM, PLAIN_CHAINS_FROM, code_bits, put, sums};
 use crate::bits::bit_stream::BitWriter;
 use crate::simd::Backend;
+use testkit::Rng;
 
-/// `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// The distances between `count` numbers below `count * m`, as in a set.
-    fn distances(&mut self, count: u64, m: u64) -> Vec<u64> {
-        let mut values: Vec<u64> = (0..count).map(|_| self.below(count * m)).collect();
-        values.sort_unstable();
-        let before = [0].into_iter().chain(values.iter().copied());
-        before.zip(&values).map(|(before, value)| value - before).collect()
-    }
+/// The distances between `count` numbers below `count * m`, as in a set.
+fn distances(random: &mut Rng, count: u64, m: u64) -> Vec<u64> {
+    let mut values: Vec<u64> = (0..count).map(|_| random.u64() % (count * m)).collect();
+    values.sort_unstable();
+    let before = [0].into_iter().chain(values.iter().copied());
+    before.zip(&values).map(|(before, value)| value - before).collect()
 }
 
 fn encode(values: &[u64], p: u8) -> Vec<u8> {
@@ -80,14 +65,14 @@ fn check(codes: &[u8], p: u8, count: usize, what: &str) -> bool {
 
 #[test]
 fn sets_of_all_sizes_and_parameters() {
-    let mut random = Random(1);
+    let mut random = Rng::new(1);
     for (p, m) in [(19, 784_931), (0, 1), (1, 3), (8, 300), (19, 100), (19, 8_000_000)]
         .into_iter()
         .chain([(20, 1 << 20), (22, 6_000_000), (24, 1 << 24), (25, 1 << 25), (32, 1 << 32)])
     {
         for count in [0, 1, 2, 3, 50, 400, 599, 600, 601, 1_000, 1_100, 1_101, 5_000, 5_003, 20_000]
         {
-            let distances = random.distances(count, m);
+            let distances = distances(&mut random, count, m);
             let codes = encode(&distances, p);
             let what = alloc::format!("p {p}, m {m}, {count} values");
             assert!(check(&codes, p, distances.len(), &what));
@@ -107,18 +92,18 @@ fn sets_of_all_sizes_and_parameters() {
 
 #[test]
 fn sets_cut_short_and_changed() {
-    let mut random = Random(2);
-    let distances = random.distances(1_500, 784_931);
+    let mut random = Rng::new(2);
+    let distances = distances(&mut random, 1_500, 784_931);
     let codes = encode(&distances, 19);
     let mut whole = 0;
     for round in 0..300 {
         let mut codes = codes.clone();
         if round % 3 == 0 {
-            codes.truncate(usize::try_from(random.below(codes.len() as u64)).unwrap());
+            codes.truncate(random.below(codes.len()));
         }
         if round % 3 != 1 {
             for _ in 0..1 << random.below(8) {
-                let at = usize::try_from(random.below(codes.len().max(1) as u64)).unwrap();
+                let at = random.below(codes.len().max(1));
                 if let Some(byte) = codes.get_mut(at) {
                     *byte ^= 1 << random.below(8);
                 }
@@ -126,8 +111,8 @@ fn sets_cut_short_and_changed() {
         }
         if round % 3 == 1 {
             // Long quotients at places of all kinds.
-            let at = usize::try_from(random.below(codes.len() as u64 - 20)).unwrap();
-            let length = usize::try_from(random.below(20)).unwrap();
+            let at = random.below(codes.len() - 20);
+            let length = random.below(20);
             codes[at..at + length].fill(0xff);
         }
         whole += usize::from(check(&codes, 19, 1_500, "changed"));
@@ -138,14 +123,14 @@ fn sets_cut_short_and_changed() {
 
 #[test]
 fn bytes_of_any_kind() {
-    let mut random = Random(3);
+    let mut random = Rng::new(3);
     for p in [0, 3, 15, 19, 21, 24, 32] {
         for round in 0..20 {
-            let ones = random.below(5);
-            let length = random.below(6_000);
+            let ones = random.u64() % 5;
+            let length = random.u64() % 6_000;
             let byte = |_: u64| {
-                let a = random.next();
-                let b = random.next();
+                let a = random.u64();
+                let b = random.u64();
                 // From nearly all ones to nearly all zeros.
                 [a, a | b, a & b, a | b | b >> 32, a & b & b >> 32][usize::try_from(ones).unwrap()]
                     .to_le_bytes()[0]

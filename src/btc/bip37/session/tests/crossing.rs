@@ -5,7 +5,7 @@ use crate::btc::bip37::UpdateMode;
 use crate::btc::bip37::session::fences::ping_nonce;
 use crate::btc::bip37::session::{Event, EvidenceError, FilterPolicy, Finding};
 use crate::btc::merkle_tree::MerklePath;
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 fn policy() -> FilterPolicy {
     FilterPolicy::new(0xdead_beef)

@@ -15,7 +15,7 @@ use crate::btc::bip37::session::{
 use crate::btc::bip37::{Depth, HeaderLink, UpdateMode};
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{Label, Watched};
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 fn policy() -> FilterPolicy {
     FilterPolicy::new(0xdead_beef)

@@ -11,7 +11,7 @@ use crate::btc::bip37::session::{
     Session,
 };
 use crate::btc::wallet::Watched;
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 fn world(length: u32) -> World {
     world_with(length, Limits { in_flight: 4, ..Limits::default() })

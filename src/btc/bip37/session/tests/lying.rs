@@ -9,7 +9,7 @@ use crate::btc::bip37::session::{
 };
 use crate::btc::bip37::{BloomFilter, MerkleBlock, ProofError, TreeError, UpdateMode};
 use crate::btc::merkle_tree::{MerklePath, PathError};
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 /// Three blocks; the second pays to script 0 at position 3, and the third spends that.
 fn world() -> World {

@@ -17,9 +17,9 @@ use crate::btc::bip37::session::{
 use crate::btc::bip37::{BloomFilter, MerkleBlock};
 use crate::btc::headers::BlockAt;
 use crate::btc::merkle_tree::MerklePath;
-use crate::btc::regtest;
+use crate::btc::tests as regtest;
 use crate::btc::wallet::{Label, Watched};
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 /// The wallet's script number `index`; a stranger's from 1,000,000 on.
 pub(super) fn script(index: u32) -> ScriptBuf {

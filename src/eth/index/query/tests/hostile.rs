@@ -11,7 +11,7 @@ use crate::eth::index::format::SECTION;
 use crate::eth::index::format::segment::{RowEntry, SegmentHeader, entry_len};
 use crate::eth::index::{Damage, Index, IndexError, Part};
 use crate::eth::log_query::CompiledQuery;
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 const SEGMENT: &str = "00000000-01.segment";
 

@@ -17,7 +17,7 @@ use crate::eth::index::format::SECTION;
 use crate::eth::index::{Index, IndexError};
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan;
-use crate::test_rng::Rng;
+use testkit::Rng;
 
 /// Values: some in many filters, most in few.
 fn value(rng: &mut Rng) -> BitPositions {

@@ -14,19 +14,19 @@ use bitcoin::{
 };
 
 /// The header of the genesis block.
-pub(super) fn genesis() -> Header {
+pub(crate) fn genesis() -> Header {
     genesis_block(Network::Regtest).header
 }
 
 /// Gives a header its proof of work: two tries on average.
-pub(super) fn prove(header: &mut Header) {
+pub(crate) fn prove(header: &mut Header) {
     while header.validate_pow(header.target()).is_err() {
         header.nonce += 1;
     }
 }
 
 /// A header on top of another, `spacing` seconds later.
-pub(super) fn header(parent: &Header, merkle_root: TxMerkleNode, spacing: u32) -> Header {
+pub(crate) fn header(parent: &Header, merkle_root: TxMerkleNode, spacing: u32) -> Header {
     let mut header = Header {
         version: Version::from_consensus(0x2000_0000),
         prev_blockhash: parent.block_hash(),
@@ -40,7 +40,7 @@ pub(super) fn header(parent: &Header, merkle_root: TxMerkleNode, spacing: u32) -
 }
 
 /// Headers on top of another, `spacing` seconds apart; those of different branches differ.
-pub(super) fn mine_headers(parent: &Header, count: usize, branch: u8, spacing: u32) -> Vec<Header> {
+pub(crate) fn mine_headers(parent: &Header, count: usize, branch: u8, spacing: u32) -> Vec<Header> {
     let mut headers = Vec::with_capacity(count);
     for _ in 0..count {
         let parent = headers.last().unwrap_or(parent);
@@ -50,7 +50,7 @@ pub(super) fn mine_headers(parent: &Header, count: usize, branch: u8, spacing: u
 }
 
 /// A block of these transactions on top of another.
-pub(super) fn block(parent: &Header, txdata: Vec<Transaction>) -> Block {
+pub(crate) fn block(parent: &Header, txdata: Vec<Transaction>) -> Block {
     let mut block = Block { header: *parent, txdata };
     let merkle_root = block.compute_merkle_root().expect("a coinbase");
     block.header = header(parent, merkle_root, 600);
@@ -58,14 +58,14 @@ pub(super) fn block(parent: &Header, txdata: Vec<Transaction>) -> Block {
 }
 
 /// Blocks from genesis on, without it.
-pub(super) fn mine(count: u32) -> Vec<Block> {
+pub(crate) fn mine(count: u32) -> Vec<Block> {
     let mut blocks = Vec::new();
     extend(&mut blocks, count, 0);
     blocks
 }
 
 /// Mines on; blocks with another tag are others.
-pub(super) fn extend(blocks: &mut Vec<Block>, count: u32, tag: i64) {
+pub(crate) fn extend(blocks: &mut Vec<Block>, count: u32, tag: i64) {
     for _ in 0..count {
         let block = next_block(blocks, tag, Vec::new());
         blocks.push(block);
@@ -73,7 +73,7 @@ pub(super) fn extend(blocks: &mut Vec<Block>, count: u32, tag: i64) {
 }
 
 /// The block after `blocks`, which start at height 1, with these transactions.
-pub(super) fn next_block(blocks: &[Block], tag: i64, transactions: Vec<Transaction>) -> Block {
+pub(crate) fn next_block(blocks: &[Block], tag: i64, transactions: Vec<Transaction>) -> Block {
     let previous = blocks.last().map_or_else(genesis, |block| block.header);
     let height = i64::try_from(blocks.len() + 1).expect("few");
     let mut coinbase = spend(OutPoint::null(), ScriptBuf::from_bytes(vec![0x51]), 1);
@@ -99,7 +99,7 @@ fn commit_to_witnesses(txdata: &mut [Transaction]) {
 }
 
 /// A transaction with one input and one output; nobody here looks at signatures.
-pub(super) fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u64) -> Transaction {
+pub(crate) fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u64) -> Transaction {
     Transaction {
         version: transaction::Version::TWO,
         lock_time: LockTime::ZERO,
@@ -114,11 +114,11 @@ pub(super) fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u
 }
 
 /// The first output of a block's coinbase.
-pub(super) fn reward(block: &Block) -> OutPoint {
+pub(crate) fn reward(block: &Block) -> OutPoint {
     OutPoint { txid: block.txdata[0].compute_txid(), vout: 0 }
 }
 
 /// The hashes of blocks.
-pub(super) fn hashes(blocks: &[Block]) -> Vec<BlockHash> {
+pub(crate) fn hashes(blocks: &[Block]) -> Vec<BlockHash> {
     blocks.iter().map(Block::block_hash).collect()
 }
