@@ -174,7 +174,6 @@ fn every_example_runs() {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .args(["build", "--quiet", "--profile", "test", "--examples"])
-        .args(["-p", "chainsieve", "-p", "chainsieve-cli"])
         .current_dir(root())
         .status()
         .expect("cargo runs");
