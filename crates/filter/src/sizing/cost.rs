@@ -1,5 +1,5 @@
 //! What the same keys at the same rate cost in each kind of filter. Where no other check is named,
-//! rates were [checked](super::math::checked) and there is a key at least.
+//! rates were [`checked`] and there is a key at least.
 
 use super::math::{ceil, checked, float};
 use super::{SizingError, blocked, classic, cuckoo, fixed, partitioned, split_block, stages};
