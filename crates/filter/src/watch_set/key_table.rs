@@ -254,5 +254,4 @@ impl KeyTable {
 }
 
 #[cfg(test)]
-#[path = "key_table_tests.rs"]
 mod tests;

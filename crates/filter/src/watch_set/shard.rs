@@ -247,5 +247,4 @@ impl Shard {
 }
 
 #[cfg(test)]
-#[path = "shard_tests.rs"]
 mod tests;

@@ -274,5 +274,4 @@ static ROUND_CONSTANTS: [u64; 24] = [
 ];
 
 #[cfg(test)]
-#[path = "keccak_tests.rs"]
 mod tests;

@@ -178,5 +178,4 @@ fn read_transaction(path: &Path) -> anyhow::Result<Arc<Transaction>> {
 }
 
 #[cfg(test)]
-#[path = "folder_tests.rs"]
 mod tests;

@@ -42,7 +42,7 @@ fn published_hashes() {
 
 #[test]
 fn real_headers() {
-    let fixture = include_str!("../../../../fixtures/ethereum/headers.json");
+    let fixture = include_str!("../../../../../fixtures/ethereum/headers.json");
     let fixture: serde_json::Value = serde_json::from_str(fixture).unwrap();
     let bytes = |value: &serde_json::Value| {
         hex::decode(value.as_str().unwrap().trim_start_matches("0x")).unwrap()
