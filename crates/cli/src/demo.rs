@@ -117,10 +117,14 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     let times = [built, parsed, searched, made, verified].map(|time| time.as_secs_f64());
     let [built, parsed, searched, made, verified] = times;
     Ok(json!({
-        "block_hash": proof.block_hash.to_string(), "block_bytes": raw.len(),
-        "transactions": block.txdata.len(), "watched": WATCHED.map(|(item, _)| item),
-        "payload": hex::encode(&payload), "rate": filter.false_positive_rate(),
-        "matches": matches.collect::<Vec<_>>(), "merkleblock": hex::encode(&merkle_block),
+        "block_hash": proof.block_hash.to_string(),
+        "block_bytes": raw.len(),
+        "transactions": block.txdata.len(),
+        "watched": WATCHED.map(|(item, _)| item),
+        "payload": hex::encode(&payload),
+        "rate": filter.false_positive_rate(),
+        "matches": matches.collect::<Vec<_>>(),
+        "merkleblock": hex::encode(&merkle_block),
         "delivered_bytes": delivered_bytes,
         "depth": if proof.depth == Depth::Unproven { "unproven" } else { "coinbase" },
         "not_proven": NOT_PROVEN,

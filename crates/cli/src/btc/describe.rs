@@ -18,7 +18,9 @@ impl Described<'_> {
         let reasons: Vec<_> =
             self.found.reasons.iter().map(|reason| self.reason(*reason)).collect();
         json!({
-            "index": self.found.index, "txid": self.found.txid.to_string(), "reasons": reasons,
+            "index": self.found.index,
+            "txid": self.found.txid.to_string(),
+            "reasons": reasons,
         })
     }
 
@@ -37,17 +39,23 @@ impl Described<'_> {
                 let output = self.tx.output.get(vout as usize);
                 let script = output.map_or(Script::new(), |output| &output.script_pubkey);
                 json!({
-                    "kind": "output", "vout": vout, "push": push,
-                    "data": nth_push(script, push).map(hex::encode), "script": hex::encode(script),
+                    "kind": "output",
+                    "vout": vout,
+                    "push": push,
+                    "data": nth_push(script, push).map(hex::encode),
+                    "script": hex::encode(script),
                     "address": self.address(script),
-                    "satoshis": output.map(|output| output.value.to_sat()), "inserted": inserted,
+                    "satoshis": output.map(|output| output.value.to_sat()),
+                    "inserted": inserted,
                 })
             }
             MatchReason::Spent { vin } => {
                 json!({"kind": "spent", "vin": vin, "outpoint": self.outpoint(vin)})
             }
             MatchReason::InputData { vin, push } => json!({
-                "kind": "input_data", "vin": vin, "push": push,
+                "kind": "input_data",
+                "vin": vin,
+                "push": push,
                 "data": self.input_data(vin, push).map(hex::encode),
             }),
             _ => json!({"kind": "other", "text": reason.to_string()}),

@@ -17,12 +17,20 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Report> {
     let estimated = filter.estimated_elements();
     let update = update_name(filter.update_mode());
     let json = json!({
-        "bytes": filter.data().len(), "hash_funcs": filter.hash_funcs(), "tweak": filter.tweak(),
-        "flags": filter.flags(), "update": update, "bits": filter.num_bits(),
-        "bits_set": filter.bits_set(), "fill": filter.fill(), "rate": filter.false_positive_rate(),
+        "bytes": filter.data().len(),
+        "hash_funcs": filter.hash_funcs(),
+        "tweak": filter.tweak(),
+        "flags": filter.flags(),
+        "update": update,
+        "bits": filter.num_bits(),
+        "bits_set": filter.bits_set(),
+        "fill": filter.fill(),
+        "rate": filter.false_positive_rate(),
         "estimated_elements": estimated.is_finite().then_some(estimated),
-        "matches_everything": filter.matches_everything(), "accepted_by_nodes": accepted,
-        "trailing_bytes": rest.len(), "warnings": warnings,
+        "matches_everything": filter.matches_everything(),
+        "accepted_by_nodes": accepted,
+        "trailing_bytes": rest.len(),
+        "warnings": warnings,
     });
     let mut page = Page::default();
     page.fields(vec![

@@ -63,11 +63,18 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     privacy.keys_inserted = args.with_keys && items.iter().any(|item| item.kind == Kind::Key);
     let elements_json: Vec<_> = items.iter().flat_map(item_json).collect();
     let json = json!({
-        "payload": payload_hex, "elements": elements_json, "sized_for": elements,
-        "bytes": filter.data().len(), "hash_funcs": filter.hash_funcs(), "tweak": tweak,
-        "tweak_random": args.tweak.is_none(), "update": update_name(filter.update_mode()),
-        "target_rate": args.fpr, "rate": filter.false_positive_rate(),
-        "privacy": {"own": privacy.own, "others": privacy.others}, "warnings": warnings,
+        "payload": payload_hex,
+        "elements": elements_json,
+        "sized_for": elements,
+        "bytes": filter.data().len(),
+        "hash_funcs": filter.hash_funcs(),
+        "tweak": tweak,
+        "tweak_random": args.tweak.is_none(),
+        "update": update_name(filter.update_mode()),
+        "target_rate": args.fpr,
+        "rate": filter.false_positive_rate(),
+        "privacy": {"own": privacy.own, "others": privacy.others},
+        "warnings": warnings,
     });
     let mut page = Page::default();
     item_table(&mut page, &items);
@@ -149,7 +156,9 @@ fn items(args: &NewArgs) -> anyhow::Result<Vec<Item>> {
 fn item_json(item: &Item) -> impl Iterator<Item = Value> {
     item.elements.iter().map(|element| {
         json!({
-            "kind": item.kind.name(), "item": item.text, "index": element.index,
+            "kind": item.kind.name(),
+            "item": item.text,
+            "index": element.index,
             "data": hex::encode(&element.data),
         })
     })

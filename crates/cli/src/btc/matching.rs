@@ -51,7 +51,9 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
         .count();
     let json = json!({
         "inputs": results.iter().map(|result| result.json(network)).collect::<Vec<_>>(),
-        "matched": matched, "inserted": inserted, "payload": hex::encode(filter.encode()),
+        "matched": matched,
+        "inserted": inserted,
+        "payload": hex::encode(filter.encode()),
         "warnings": warnings,
     });
     let mut page = Page::default();
@@ -135,7 +137,9 @@ impl Matched {
 
     fn json(&self, network: Network) -> Value {
         json!({
-            "source": self.source, "kind": self.kind, "hash": self.hash,
+            "source": self.source,
+            "kind": self.kind,
+            "hash": self.hash,
             "transactions": self.num_transactions,
             "matches": self.described(network).map(|match_| match_.json()).collect::<Vec<_>>(),
         })

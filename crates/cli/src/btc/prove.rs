@@ -71,9 +71,13 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
         })
         .collect();
     let json = json!({
-        "merkleblock": payload, "block_hash": block.block_hash().to_string(),
-        "block_bytes": bytes.len(), "transactions": txids.len(), "proven": proven,
-        "payload": filter, "warnings": warnings,
+        "merkleblock": payload,
+        "block_hash": block.block_hash().to_string(),
+        "block_bytes": bytes.len(),
+        "transactions": txids.len(),
+        "proven": proven,
+        "payload": filter,
+        "warnings": warnings,
     });
     let mut page = Page::default();
     let hash = block.block_hash();
@@ -164,18 +168,25 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     let policy = if args.policy == PolicyName::Core { "core" } else { "strict" };
     let deep = proof.is_some_and(|proof| proof.depth != Depth::Unproven);
     let json = json!({
-        "valid": proof.is_some(), "error": refused, "policy": policy,
-        "network": network_name(args.network), "block_hash": hash.to_string(),
-        "previous_block": header.prev_blockhash.to_string(), "time": header.time,
+        "valid": proof.is_some(),
+        "error": refused,
+        "policy": policy,
+        "network": network_name(args.network),
+        "block_hash": hash.to_string(),
+        "previous_block": header.prev_blockhash.to_string(),
+        "time": header.time,
         "proof_of_work": proof.is_some_and(Proof::has_proof_of_work),
         "named": proof.is_some() && args.block_hash.is_some(),
         "depth": if deep { "coinbase" } else { "unproven" },
         "transactions": merkle_block.num_transactions,
         "proven": inclusions.iter().map(|leaf| json!({
-            "index": leaf.index, "txid": leaf.txid.to_string(), "delivered": leaf.delivered,
+            "index": leaf.index,
+            "txid": leaf.txid.to_string(),
+            "delivered": leaf.delivered,
         })).collect::<Vec<_>>(),
         "not_in_tree": strangers.iter().map(Txid::to_string).collect::<Vec<_>>(),
-        "not_proven": not_proven, "warnings": warnings,
+        "not_proven": not_proven,
+        "warnings": warnings,
     });
 
     let mut page = Page::default();

@@ -117,9 +117,16 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let receipts: usize = blocks.iter().map(|block| block.receipts.len()).sum();
     let hex = |block: &Block| format!("0x{}", hex::encode(&block.header));
     let json = json!({
-        "headers": blocks.iter().map(hex).collect::<Vec<_>>(), "anchor": anchor, "query": query,
-        "rate": rate, "receipts": receipts, "answered": answer.len(), "omitted": omitted.log,
-        "receipt_proof": omitted.proof, "complete": whole.len(), "certificate": certificate,
+        "headers": blocks.iter().map(hex).collect::<Vec<_>>(),
+        "anchor": anchor,
+        "query": query,
+        "rate": rate,
+        "receipts": receipts,
+        "answered": answer.len(),
+        "omitted": omitted.log,
+        "receipt_proof": omitted.proof,
+        "complete": whole.len(),
+        "certificate": certificate,
         "seconds": {"audit": audited.as_secs_f64(), "verify": proven.as_secs_f64()},
     });
     page.line("");

@@ -142,22 +142,32 @@ pub(super) fn json(
                 .map(|(value, share)| json!({ "value": value, "share": share }))
                 .collect();
             json!({
-                "what": name, "values": values.len(), "candidates": clause.candidates(),
-                "share": clause.share(), "selects_nothing": clause.selects_nothing(), "each": each,
+                "what": name,
+                "values": values.len(),
+                "candidates": clause.candidates(),
+                "share": clause.share(),
+                "selects_nothing": clause.selects_nothing(),
+                "each": each,
             })
         })
         .collect();
     let blocks = float(forecast.blocks());
     json!({
-        "blocks": forecast.blocks(), "first": first, "last": last,
+        "blocks": forecast.blocks(),
+        "first": first,
+        "last": last,
         "candidates": forecast.candidates(),
         "share": float(forecast.candidates()) / blocks.max(1.0),
         "expected_false": forecast.expected_false(),
         "fill": {
-            "median": forecast.fills().quantile(0.5), "mean": forecast.fills().mean_fill(),
+            "median": forecast.fills().quantile(0.5),
+            "mean": forecast.fills().mean_fill(),
         },
-        "receipts": forecast.receipts(), "most_receipts": forecast.most_receipts(),
-        "slim_bytes": forecast.slim_bytes(), "consensus_bytes": forecast.consensus_bytes(),
-        "clauses": clauses, "query": query,
+        "receipts": forecast.receipts(),
+        "most_receipts": forecast.most_receipts(),
+        "slim_bytes": forecast.slim_bytes(),
+        "consensus_bytes": forecast.consensus_bytes(),
+        "clauses": clauses,
+        "query": query,
     })
 }

@@ -215,10 +215,19 @@ impl Scan {
         let first = self.first.unwrap_or_default();
         let warnings = self.warnings();
         let mut json = json!({
-            "blocks": blocks, "first": first, "last": last, "last_hash": last_hash,
-            "candidates": self.candidates, "no_information": self.no_information, "share": passed,
-            "rate": rate, "fill": self.fills.mean_fill(), "anchored_to": self.anchored_to,
-            "query": self.query, "semantics": args.query.semantics, "warnings": warnings,
+            "blocks": blocks,
+            "first": first,
+            "last": last,
+            "last_hash": last_hash,
+            "candidates": self.candidates,
+            "no_information": self.no_information,
+            "share": passed,
+            "rate": rate,
+            "fill": self.fills.mean_fill(),
+            "anchored_to": self.anchored_to,
+            "query": self.query,
+            "semantics": args.query.semantics,
+            "warnings": warnings,
         });
         if let Some(provider) = &self.provider {
             json["provider"] = json!({ "host": provider });

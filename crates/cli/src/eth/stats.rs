@@ -109,13 +109,20 @@ impl Bucket {
     pub(super) fn json(&self) -> Value {
         let fills = &self.fills;
         json!({
-            "blocks": fills.filters(), "first": self.first, "last": self.last,
-            "first_time": self.first_time, "last_time": self.last_time,
-            "no_information": fills.uninformative(), "empty": fills.empty(),
+            "blocks": fills.filters(),
+            "first": self.first,
+            "last": self.last,
+            "first_time": self.first_time,
+            "last_time": self.last_time,
+            "no_information": fills.uninformative(),
+            "empty": fills.empty(),
             "fill": {
-                "min": fills.quantile(0.0), "p10": fills.quantile(0.1),
-                "median": fills.quantile(0.5), "mean": fills.mean_fill(),
-                "p90": fills.quantile(0.9), "max": fills.quantile(1.0),
+                "min": fills.quantile(0.0),
+                "p10": fills.quantile(0.1),
+                "median": fills.quantile(0.5),
+                "mean": fills.mean_fill(),
+                "p90": fills.quantile(0.9),
+                "max": fills.quantile(1.0),
             },
             "rates": self.rates(),
         })

@@ -141,7 +141,8 @@ impl Printer {
             hit
         });
         let line = json!({
-            "event": "reorg", "fork": block(&fork),
+            "event": "reorg",
+            "fork": block(&fork),
             "disconnected": disconnected.iter().map(block).collect::<Vec<_>>(),
             "withdrawn": taken_back.collect::<Vec<_>>(),
         });
@@ -175,8 +176,11 @@ impl Printer {
             _ => {}
         }
         let line = json!({
-            "event": "finding", "kind": finding.kind(), "height": at.map(|at| at.height),
-            "block": at.map(|at| at.hash.to_string()), "text": finding.to_string(),
+            "event": "finding",
+            "kind": finding.kind(),
+            "height": at.map(|at| at.height),
+            "block": at.map(|at| at.hash.to_string()),
+            "text": finding.to_string(),
         });
         self.print(&line, || format!("{finding}\n"))
     }
@@ -184,9 +188,13 @@ impl Printer {
     fn caught_up(&mut self, progress: &Progress, counts: HitCounts) -> anyhow::Result<()> {
         let tip = progress.tip;
         let line = json!({
-            "event": "caught_up", "height": tip.height, "block": tip.hash.to_string(),
-            "work": work_hex(progress), "answered_to": progress.settled_to,
-            "confirmed": counts.confirmed, "unconfirmed": counts.unconfirmed,
+            "event": "caught_up",
+            "height": tip.height,
+            "block": tip.hash.to_string(),
+            "work": work_hex(progress),
+            "answered_to": progress.settled_to,
+            "confirmed": counts.confirmed,
+            "unconfirmed": counts.unconfirmed,
         });
         let words = || format!("caught up: height {}  {}\n", grouped(tip.height), tip.hash);
         self.print(&line, words)
@@ -208,26 +216,36 @@ impl Printer {
             let script = owner.script.as_ref();
             let address = script.and_then(|it| Address::from_script(it, self.network).ok());
             json!({
-                "vout": vout, "satoshis": value.to_sat(), "script": script.map(hex::encode),
-                "address": address.map(|address| address.to_string()), "item": self.item(owner),
-                "path": owner.path, "index": owner.index,
+                "vout": vout,
+                "satoshis": value.to_sat(),
+                "script": script.map(hex::encode),
+                "address": address.map(|address| address.to_string()),
+                "item": self.item(owner),
+                "path": owner.path,
+                "index": owner.index,
             })
         });
         let spent = hit.spent.iter().map(|spent| {
             let owner = spent.owner.as_ref();
             json!({
-                "vin": spent.vin, "outpoint": spent.outpoint.to_string(),
+                "vin": spent.vin,
+                "outpoint": spent.outpoint.to_string(),
                 "item": owner.map(|owner| self.item(owner)),
                 "script": owner.and_then(|owner| owner.script.as_ref()).map(hex::encode),
                 "certain": spent.certain,
             })
         });
         json!({
-            "event": "hit", "height": hit.place.map(|(at, _)| at.height),
+            "event": "hit",
+            "height": hit.place.map(|(at, _)| at.height),
             "block": hit.place.map(|(at, _)| at.hash.to_string()),
-            "index": hit.place.map(|(_, index)| index), "txid": hit.txid.to_string(),
-            "received": received.collect::<Vec<_>>(), "spent": spent.collect::<Vec<_>>(),
-            "evidence": hit.evidence.name(), "reason": hit.why.name(), "peer": hit.peer,
+            "index": hit.place.map(|(_, index)| index),
+            "txid": hit.txid.to_string(),
+            "received": received.collect::<Vec<_>>(),
+            "spent": spent.collect::<Vec<_>>(),
+            "evidence": hit.evidence.name(),
+            "reason": hit.why.name(),
+            "peer": hit.peer,
         })
     }
 

@@ -83,9 +83,11 @@ pub(super) fn peers_json(peers: &[PeerStatus]) -> Value {
     let peers = peers.iter().map(|peer| {
         let claims = peer.claims.as_ref();
         json!({
-            "address": peer.address, "agent": claims.map(|claims| &claims.agent),
+            "address": peer.address,
+            "agent": claims.map(|claims| &claims.agent),
             "height": claims.map(|claims| claims.height),
-            "services": claims.map(|claims| service_names(claims.services)), "state": peer.state,
+            "services": claims.map(|claims| service_names(claims.services)),
+            "state": peer.state,
         })
     });
     peers.collect()

@@ -52,11 +52,17 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
     let warnings = warnings(&ended, network);
     let progress = &ended.status.progress;
     let json = json!({
-        "ended": ended.ending.name(), "network": network_name(network), "tip": tip_json(&ended),
-        "work": work_hex(progress), "headers_only": args.headers_only, "from": ended.status.first,
+        "ended": ended.ending.name(),
+        "network": network_name(network),
+        "tip": tip_json(&ended),
+        "work": work_hex(progress),
+        "headers_only": args.headers_only,
+        "from": ended.status.first,
         "answered_to": progress.settled_to,
-        "grades": ended.grades.iter().map(graded_json).collect::<Vec<_>>(), "disputes": disputes.0,
-        "peers": peers_json(&ended.status.peers), "warnings": warnings,
+        "grades": ended.grades.iter().map(graded_json).collect::<Vec<_>>(),
+        "disputes": disputes.0,
+        "peers": peers_json(&ended.status.peers),
+        "warnings": warnings,
     });
     let tip = progress.tip;
     let mut page = Page::default();

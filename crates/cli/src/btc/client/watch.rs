@@ -115,13 +115,20 @@ impl Job<'_> {
     fn end_json(&self, ended: &Ended, printer: &Printer, warnings: &[String]) -> Value {
         let progress = &ended.status.progress;
         json!({
-            "event": "end", "ended": ended.ending.name(),
-            "network": network_name(self.look.watch.network), "protocol": self.look.protocol.name(),
-            "tip": tip_json(ended), "work": work_hex(progress), "birthday": ended.status.first,
+            "event": "end",
+            "ended": ended.ending.name(),
+            "network": network_name(self.look.watch.network),
+            "protocol": self.look.protocol.name(),
+            "tip": tip_json(ended),
+            "work": work_hex(progress),
+            "birthday": ended.status.first,
             "answered_to": progress.settled_to,
             "grades": ended.grades.iter().map(graded_json).collect::<Vec<_>>(),
-            "hits": printer.hits, "again": printer.again, "withdrawn": printer.withdrawn,
-            "peers": peers_json(&ended.status.peers), "warnings": warnings,
+            "hits": printer.hits,
+            "again": printer.again,
+            "withdrawn": printer.withdrawn,
+            "peers": peers_json(&ended.status.peers),
+            "warnings": warnings,
         })
     }
 }

@@ -149,8 +149,10 @@ fn report(
     let hash = filter.filter_hash();
     let elements = filter.gcs(Acceptance::Core).map(|gcs| gcs.num_elements()).ok();
     let mut json = json!({
-        "verdict": name, "block_hash": filter.block_hash.to_string(),
-        "filter_hash": hash.to_string(), "elements": elements,
+        "verdict": name,
+        "block_hash": filter.block_hash.to_string(),
+        "filter_hash": hash.to_string(),
+        "elements": elements,
     });
     let mut page = Page::default();
     let mut warnings = Vec::new();
@@ -175,7 +177,8 @@ fn report(
                 (Some(proof), out) => {
                     let bytes = proof.encode();
                     json["proof"] = json!({
-                        "evidence": evidence(&proof.evidence), "bytes": bytes.len(),
+                        "evidence": evidence(&proof.evidence),
+                        "bytes": bytes.len(),
                         "out": out.as_deref().map(named),
                     });
                     let size = count(bytes.len(), "byte");
@@ -278,9 +281,11 @@ pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
         ));
     }
     let json = json!({
-        "holds": reason.is_ok(), "block_hash": proof.block_hash.to_string(),
+        "holds": reason.is_ok(),
+        "block_hash": proof.block_hash.to_string(),
         "filter_hash": hash.to_string(),
-        "reason": reason.as_ref().unwrap_or_else(|why_not| why_not), "warnings": warnings,
+        "reason": reason.as_ref().unwrap_or_else(|why_not| why_not),
+        "warnings": warnings,
     });
     let mut page = Page::default();
     page.heading(match &reason {

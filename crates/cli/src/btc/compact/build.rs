@@ -152,8 +152,11 @@ impl Build {
         self.bytes += filter.content.len() as u64;
         if json {
             let line = json!({
-                "height": height, "hash": filter.block_hash.to_string(), "elements": elements,
-                "bytes": filter.content.len(), "filter": hex::encode(&filter.content),
+                "height": height,
+                "hash": filter.block_hash.to_string(),
+                "elements": elements,
+                "bytes": filter.content.len(),
+                "filter": hex::encode(&filter.content),
                 "filter_hash": filter.filter_hash().to_string(),
                 "filter_header": self.filter_header.map(|header| header.to_string()),
             });
@@ -225,8 +228,12 @@ impl Build {
         let last = self.next.saturating_sub(1);
         let out = args.out.as_deref().map(named);
         let json = json!({
-            "blocks": self.blocks, "first": self.first, "last": last, "bytes": self.bytes,
-            "filter_header": self.filter_header.map(|header| header.to_string()), "out": out,
+            "blocks": self.blocks,
+            "first": self.first,
+            "last": last,
+            "bytes": self.bytes,
+            "filter_header": self.filter_header.map(|header| header.to_string()),
+            "out": out,
             "warnings": self.warnings,
         });
         let mut page = Page::default();

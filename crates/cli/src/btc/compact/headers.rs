@@ -92,12 +92,19 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     warnings.extend(damage.clone());
     let exit = mismatch.is_none() && damage.is_none();
     let json = json!({
-        "filters": filters, "first": first, "last": last, "last_hash": last_hash.to_string(),
-        "filter_header": header.to_string(), "compared": compared,
+        "filters": filters,
+        "first": first,
+        "last": last,
+        "last_hash": last_hash.to_string(),
+        "filter_header": header.to_string(),
+        "compared": compared,
         "mismatch": mismatch.map(|(height, computed, given)| json!({
-            "height": height, "computed": computed.to_string(), "given": given.to_string(),
+            "height": height,
+            "computed": computed.to_string(),
+            "given": given.to_string(),
         })),
-        "damage": damage, "warnings": warnings,
+        "damage": damage,
+        "warnings": warnings,
     });
     page.warnings(&warnings);
     Ok(Report { page, json, payload: None, exit: exit.into() })

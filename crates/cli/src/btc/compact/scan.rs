@@ -216,10 +216,17 @@ impl<'a> Look<'a> {
         let header = self.filter_header.map(|header| header.to_string()).unwrap_or_default();
         let seconds = self.started.elapsed().as_secs_f64();
         let record = json!({
-            "filters": statistics.filters, "first": first, "last": last, "bytes": statistics.bytes,
-            "hits": self.hits, "scripts": self.watched.scripts.len(),
-            "expected_by_chance": statistics.expected_false(), "filter_header": header,
-            "compared_to": compared_to, "seconds": seconds, "damage": self.damage,
+            "filters": statistics.filters,
+            "first": first,
+            "last": last,
+            "bytes": statistics.bytes,
+            "hits": self.hits,
+            "scripts": self.watched.scripts.len(),
+            "expected_by_chance": statistics.expected_false(),
+            "filter_header": header,
+            "compared_to": compared_to,
+            "seconds": seconds,
+            "damage": self.damage,
             "warnings": self.warnings,
         });
         let mut page = Page::default();
@@ -284,7 +291,9 @@ impl Watched {
                 Reason::Scripts { .. } => {
                     let script = |watched: &&WatchedScript| {
                         json!({
-                            "item": watched.item, "path": watched.path, "index": watched.index,
+                            "item": watched.item,
+                            "path": watched.path,
+                            "index": watched.index,
                             "script": hex::encode(&watched.script),
                         })
                     };

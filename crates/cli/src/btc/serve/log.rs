@@ -30,9 +30,13 @@ impl Log {
         let services = names(config.services(chain));
         let event = json!({
             "listening": {
-                "address": address.to_string(), "network": network_name(self.network),
-                "blocks": chain.len(), "height": tip.height, "tip": tip.hash.to_string(),
-                "transactions": chain.mempool().len(), "services": services,
+                "address": address.to_string(),
+                "network": network_name(self.network),
+                "blocks": chain.len(),
+                "height": tip.height,
+                "tip": tip.hash.to_string(),
+                "transactions": chain.mempool().len(),
+                "services": services,
             },
         });
         if self.json {
@@ -52,7 +56,9 @@ impl Log {
         let tip = chain.tip();
         let event = json!({
             "chain": {
-                "blocks": linked, "height": tip.height, "tip": tip.hash.to_string(),
+                "blocks": linked,
+                "height": tip.height,
+                "tip": tip.hash.to_string(),
                 "disconnected": disconnected,
             },
         });

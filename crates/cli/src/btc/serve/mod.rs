@@ -78,7 +78,9 @@ fn report(chain: &ServedChain, connections: u64) -> Report {
         ("tip", format!("{}, height {}", tip.hash, grouped(tip.height))),
     ]);
     let json = json!({
-        "connections": connections, "blocks": chain.len(), "height": tip.height,
+        "connections": connections,
+        "blocks": chain.len(),
+        "height": tip.height,
         "tip": tip.hash.to_string(),
     });
     Report { page, json, payload: None, exit: Exit::YesAfterLines }

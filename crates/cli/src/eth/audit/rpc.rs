@@ -213,9 +213,13 @@ fn outcome(
     let mut json = match compared {
         None => audits.pop().unwrap_or_default(),
         Some(compared) => json!({
-            "status": status, "first": asking.asked.first, "last": asking.asked.last,
+            "status": status,
+            "first": asking.asked.first,
+            "last": asking.asked.last,
             "anchored_to": audits.first().map(|audit| audit["anchored_to"].clone()),
-            "audits": audits, "compared": difference_json(compared), "warnings": [],
+            "audits": audits,
+            "compared": difference_json(compared),
+            "warnings": [],
         }),
     };
     let own = json["warnings"].as_array().cloned().unwrap_or_default();
@@ -266,7 +270,8 @@ fn show_difference(difference: &Difference<'_>, page: &mut Page) {
 fn difference_json(difference: &Difference<'_>) -> Value {
     let list = |logs: &[&LocatedLog]| json!(&logs[..logs.len().min(LISTED)]);
     json!({
-        "same": difference.is_empty(), "only_a": list(&difference.only_first),
+        "same": difference.is_empty(),
+        "only_a": list(&difference.only_first),
         "only_b": list(&difference.only_second),
     })
 }

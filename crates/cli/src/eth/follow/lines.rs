@@ -217,11 +217,20 @@ pub(super) fn of_start(
 ) -> String {
     let query = config.query.clone().in_blocks(BlockSelection::default());
     let line = json!({ "follow": {
-        "chain_id": config.chain_id, "chain": config.profile.name(), "provider": provider,
-        "from": started.from, "to": started.to, "resumed": started.resumed.map(|last| last.number),
-        "bloom": config.profile.at(started.from).bloom, "anchors": started.anchors,
-        "confirmations": config.confirmations, "keep": config.keep, "index_to": started.index_to,
-        "query": query, "semantics": config.semantics, "warnings": warnings,
+        "chain_id": config.chain_id,
+        "chain": config.profile.name(),
+        "provider": provider,
+        "from": started.from,
+        "to": started.to,
+        "resumed": started.resumed.map(|last| last.number),
+        "bloom": config.profile.at(started.from).bloom,
+        "anchors": started.anchors,
+        "confirmations": config.confirmations,
+        "keep": config.keep,
+        "index_to": started.index_to,
+        "query": query,
+        "semantics": config.semantics,
+        "warnings": warnings,
     }});
     format!("{line}\n")
 }
@@ -241,7 +250,9 @@ fn reorganised(removed: &Removed, json: bool) -> String {
     if json {
         let reorg = json!({
             "ancestor": ancestor.map(|block| block.number),
-            "hash": ancestor.map(|block| block.hash), "blocks": removed.blocks, "logs": logs,
+            "hash": ancestor.map(|block| block.hash),
+            "blocks": removed.blocks,
+            "logs": logs,
         });
         return format!("{}\n", json!({ "reorg": reorg }));
     }

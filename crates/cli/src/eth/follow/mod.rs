@@ -62,8 +62,15 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
 
 fn nothing() -> Report {
     let json = json!({
-        "blocks": 0, "receipts": 0, "logs": 0, "removed": 0, "first": null, "last": null,
-        "last_hash": null, "seconds": 0.0, "warnings": ["ended before it began"],
+        "blocks": 0,
+        "receipts": 0,
+        "logs": 0,
+        "removed": 0,
+        "first": null,
+        "last": null,
+        "last_hash": null,
+        "seconds": 0.0,
+        "warnings": ["ended before it began"],
     });
     let mut page = Page::default();
     page.line("ended before it began");
@@ -165,10 +172,15 @@ impl Printer {
         let from = started.from;
         let last = status.last.filter(|last| last.number >= from);
         let json = json!({
-            "blocks": self.blocks, "receipts": status.verified, "logs": self.logs,
-            "removed": self.removed, "first": last.map(|_| from),
-            "last": last.map(|last| last.number), "last_hash": last.map(|last| last.hash),
-            "seconds": elapsed.as_secs_f64(), "warnings": self.warnings,
+            "blocks": self.blocks,
+            "receipts": status.verified,
+            "logs": self.logs,
+            "removed": self.removed,
+            "first": last.map(|_| from),
+            "last": last.map(|last| last.number),
+            "last_hash": last.map(|last| last.hash),
+            "seconds": elapsed.as_secs_f64(),
+            "warnings": self.warnings,
         });
         let blocks = count(self.blocks, "block");
         let mut page = Page::default();

@@ -236,14 +236,22 @@ impl<'a> Adding<'a> {
             ));
         }
         let json = json!({
-            "chain": index.settings().chain(), "added": self.added,
+            "chain": index.settings().chain(),
+            "added": self.added,
             "removed": self.removed.iter()
                 .map(|(number, hash)| json!({ "number": number, "hash": hash }))
                 .collect::<Vec<_>>(),
-            "removed_blocks": self.removed_blocks, "first": first, "last": last,
-            "last_hash": last_hash, "sealed_sections": sealed_now, "seconds": seconds,
-            "headers_per_second": speed, "bytes": size, "bytes_per_header": per_header,
-            "block_hashes": index.settings().has_block_hashes(), "warnings": warnings,
+            "removed_blocks": self.removed_blocks,
+            "first": first,
+            "last": last,
+            "last_hash": last_hash,
+            "sealed_sections": sealed_now,
+            "seconds": seconds,
+            "headers_per_second": speed,
+            "bytes": size,
+            "bytes_per_header": per_header,
+            "block_hashes": index.settings().has_block_hashes(),
+            "warnings": warnings,
         });
         let mut page = Page::default();
         for (number, hash) in &self.removed {

@@ -92,13 +92,18 @@ fn show(page: &mut Page, plan: &Explanation, clauses: &Clauses) {
 fn plan_json(plan: &Explanation, clauses: &Clauses) -> Value {
     let rows = plan.rows.iter().map(|row| {
         json!({
-            "row": row.position, "clause": clause_name(clauses, row.clause),
-            "density": row.density(), "sections": row.sections, "bytes": row.bytes,
+            "row": row.position,
+            "clause": clause_name(clauses, row.clause),
+            "density": row.density(),
+            "sections": row.sections,
+            "bytes": row.bytes,
         })
     });
     json!({
-        "rows": rows.collect::<Vec<_>>(), "sections": plan.sections,
-        "skipped_sections": plan.skipped_sections, "bytes": plan.bytes,
+        "rows": rows.collect::<Vec<_>>(),
+        "sections": plan.sections,
+        "skipped_sections": plan.skipped_sections,
+        "bytes": plan.bytes,
         "unsealed_blocks": plan.unsealed_blocks,
     })
 }

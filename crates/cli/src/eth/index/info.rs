@@ -33,15 +33,26 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let per_header = float(size) / float(blocks);
 
     let mut json = json!({
-        "chain": settings.chain(), "block_hashes": settings.has_block_hashes(), "blocks": blocks,
-        "first": first, "last": last, "first_hash": first_hash, "last_hash": last_hash,
-        "first_time": total.first_time, "last_time": total.last_time,
+        "chain": settings.chain(),
+        "block_hashes": settings.has_block_hashes(),
+        "blocks": blocks,
+        "first": first,
+        "last": last,
+        "first_hash": first_hash,
+        "last_hash": last_hash,
+        "first_time": total.first_time,
+        "last_time": total.last_time,
         "sealed_sections": index.sealed() / SECTION,
         "segments": segments.iter().map(|segment| json!({
-            "file": segment.name, "sections": segment.sections, "first": segment.first,
-            "last": segment.last, "bytes": segment.bytes,
+            "file": segment.name,
+            "sections": segment.sections,
+            "first": segment.first,
+            "last": segment.last,
+            "bytes": segment.bytes,
         })).collect::<Vec<_>>(),
-        "unsealed": unsealed, "bytes": size, "bytes_per_header": per_header,
+        "unsealed": unsealed,
+        "bytes": size,
+        "bytes_per_header": per_header,
     });
     let filled = total.json();
     for field in ["no_information", "empty", "fill", "rates"] {

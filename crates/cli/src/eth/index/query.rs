@@ -49,10 +49,17 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
     let by_chance = expected_false(&compiled, &fills);
     let warnings = warnings(&compiled, search.last, link);
     let json = json!({
-        "chain": index.settings().chain(), "blocks": num_blocks, "first": first, "last": last,
-        "candidates": candidates, "share": passed, "expected_false": by_chance,
+        "chain": index.settings().chain(),
+        "blocks": num_blocks,
+        "first": first,
+        "last": last,
+        "candidates": candidates,
+        "share": passed,
+        "expected_false": by_chance,
         "link": link.map(|(number, hash)| json!({ "number": number, "hash": hash })),
-        "seconds": elapsed.as_secs_f64(), "query": query, "semantics": args.query.semantics,
+        "seconds": elapsed.as_secs_f64(),
+        "query": query,
+        "semantics": args.query.semantics,
         "warnings": warnings,
     });
     let mut page = Page::default();

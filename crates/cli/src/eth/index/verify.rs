@@ -91,7 +91,8 @@ fn report(
         Some((first, last, last - first + 1, *sections))
     });
     let json = json!({
-        "valid": outcome.is_ok(), "error": outcome.err().map(ToString::to_string),
+        "valid": outcome.is_ok(),
+        "error": outcome.err().map(ToString::to_string),
         "chain": index.map(|index| index.settings().chain()),
         "blocks": range.as_ref().map(|range| range.end() - range.start() + 1),
         "first": range.as_ref().map(RangeInclusive::start),
@@ -99,7 +100,10 @@ fn report(
         "sections": index.map(|index| index.sealed() / SECTION),
         "bytes": outcome.ok().map(|(checked, _)| checked.bytes),
         "compared": compared.map(|(first, last, blocks, sections)| json!({
-            "blocks": blocks, "first": first, "last": last, "sections": sections,
+            "blocks": blocks,
+            "first": first,
+            "last": last,
+            "sections": sections,
         })),
         "warnings": warnings,
     });
