@@ -90,8 +90,7 @@ fn upward_packages(path: &Path, text: &str) -> Vec<String> {
     };
     let code = code_of(text);
     let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
-    let ours =
-        |word: &&str| matches!(*word, "chainsieve" | "testkit") || word.starts_with("chainsieve_");
+    let ours = |word: &&str| *word == "chainsieve" || word.starts_with("chainsieve_");
     // A package may name itself.
     let own = path.components().nth(1).map(|name| name.as_os_str().to_string_lossy().into_owned());
     let own = own.filter(|_| path.starts_with("crates")).map(|name| format!("chainsieve_{name}"));

@@ -82,7 +82,6 @@ fn rescan<'a, I: Iterator<Item = FilterItem<'a>>>(
     let found = found.expect("a pass");
     let off = float(usize::try_from(found).expect("few")) - expected;
     assert!(off.abs() <= 5.0 * expected.sqrt() + 1.0, "{found} candidates, {expected:.1} expected");
-    #[cfg(feature = "rayon")]
     for threads in [1, 2] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
         figure(&format!("par_scan by {threads} threads"), &mut || {

@@ -2,9 +2,9 @@
 //! asked, and whose bytes are read to the same filter.
 #![no_main]
 
+use chainsieve_filter::fuse::{BinaryFuse, FuseFingerprint};
 use chainsieve_filter::interop::guava::GuavaBloomFilter;
 use chainsieve_filter::interop::{parquet, xor_singleheader};
-use chainsieve_filter::fuse::{BinaryFuse, FuseFingerprint};
 use chainsieve_filter::{Filter, KeyHasher};
 use libfuzzer_sys::fuzz_target;
 

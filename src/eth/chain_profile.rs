@@ -122,7 +122,7 @@ impl ChainProfile {
     /// [`receipts`](crate::eth::receipts) don't read: a block with one stays undecided if its
     /// filter does not rule a log out.
     pub fn of_chain_id(chain_id: u64) -> Option<Self> {
-        KNOWN.iter().find(|known| known.1 == chain_id).map(Known::profile)
+        KNOWN.iter().find(|known| known.id == chain_id).map(Known::profile)
     }
 
     /// The profiles of all chains that are known here, each with its own [name](Self::name).
@@ -200,13 +200,17 @@ impl ChainProfile {
 
 type Row = (u64, BloomSoundness, ReceiptsScope, &'static str);
 
-/// Name, chain id, first block with statuses in receipts where there is a source, and what is said
-/// from which block on.
-struct Known(&'static str, u64, Option<u64>, &'static [Row]);
+struct Known {
+    name: &'static str,
+    id: u64,
+    /// First block with statuses in receipts, where there is a source.
+    statuses_since: Option<u64>,
+    rows: &'static [Row],
+}
 
 impl Known {
     fn profile(&self) -> ChainProfile {
-        let &Self(name, _, statuses_since, rows) = self;
+        let &Self { name, statuses_since, rows, .. } = self;
         let stretch = |&(first, bloom, receipts, source): &Row| {
             let source = Cow::Borrowed(source);
             Stretch { first, bloom, receipts, source }
@@ -255,23 +259,43 @@ const CRONOS: &[Row] =
     &[(0, Superset, NotEveryLog, CRONOS_BEFORE), (2_693_800, Exact, NotEveryLog, CRONOS_SINCE)];
 
 const KNOWN: &[Known] = &[
-    Known("ethereum", 1, Some(4_370_000), L1),
-    Known("goerli", 5, Some(0), L1),
-    Known("holesky", 17_000, Some(0), L1),
-    Known("hoodi", 560_048, Some(0), L1),
-    Known("sepolia", 11_155_111, Some(0), L1),
-    Known("op-mainnet", 10, Some(0), OP_MAINNET),
-    Known("base", 8453, Some(0), OP),
-    Known("op-sepolia", 11_155_420, Some(0), OP),
-    Known("base-sepolia", 84_532, Some(0), OP),
-    Known("polygon", 137, Some(0), POLYGON),
-    Known("polygon-amoy", 80_002, Some(0), AMOY),
-    Known("cronos", 25, None, CRONOS),
-    Known("zksync-era", 324, None, &[(0, Unsound, NotEveryLog, ZKSYNC)]),
-    Known("sei", 1329, None, &[(0, Unsound, NotEveryLog, SEI)]),
-    Known("filecoin", 314, None, &[(0, Absent, NotEveryLog, FILECOIN)]),
-    Known("zilliqa", 32_769, None, &[(0, Absent, NotEveryLog, ZILLIQA)]),
-    Known("cloudwalk", 2009, None, &[(0, Absent, NotEveryLog, CLOUDWALK)]),
+    Known { name: "ethereum", id: 1, statuses_since: Some(4_370_000), rows: L1 },
+    Known { name: "goerli", id: 5, statuses_since: Some(0), rows: L1 },
+    Known { name: "holesky", id: 17_000, statuses_since: Some(0), rows: L1 },
+    Known { name: "hoodi", id: 560_048, statuses_since: Some(0), rows: L1 },
+    Known { name: "sepolia", id: 11_155_111, statuses_since: Some(0), rows: L1 },
+    Known { name: "op-mainnet", id: 10, statuses_since: Some(0), rows: OP_MAINNET },
+    Known { name: "base", id: 8453, statuses_since: Some(0), rows: OP },
+    Known { name: "op-sepolia", id: 11_155_420, statuses_since: Some(0), rows: OP },
+    Known { name: "base-sepolia", id: 84_532, statuses_since: Some(0), rows: OP },
+    Known { name: "polygon", id: 137, statuses_since: Some(0), rows: POLYGON },
+    Known { name: "polygon-amoy", id: 80_002, statuses_since: Some(0), rows: AMOY },
+    Known { name: "cronos", id: 25, statuses_since: None, rows: CRONOS },
+    Known {
+        name: "zksync-era",
+        id: 324,
+        statuses_since: None,
+        rows: &[(0, Unsound, NotEveryLog, ZKSYNC)],
+    },
+    Known { name: "sei", id: 1329, statuses_since: None, rows: &[(0, Unsound, NotEveryLog, SEI)] },
+    Known {
+        name: "filecoin",
+        id: 314,
+        statuses_since: None,
+        rows: &[(0, Absent, NotEveryLog, FILECOIN)],
+    },
+    Known {
+        name: "zilliqa",
+        id: 32_769,
+        statuses_since: None,
+        rows: &[(0, Absent, NotEveryLog, ZILLIQA)],
+    },
+    Known {
+        name: "cloudwalk",
+        id: 2009,
+        statuses_since: None,
+        rows: &[(0, Absent, NotEveryLog, CLOUDWALK)],
+    },
 ];
 
 #[cfg(test)]
@@ -281,7 +305,7 @@ mod tests {
     #[test]
     fn every_known_chain_begins_at_block_0_in_order_with_sources() {
         let mut ids: Vec<u64> = Vec::new();
-        for &Known(name, id, _, rows) in KNOWN {
+        for &Known { name, id, rows, .. } in KNOWN {
             assert_eq!(rows[0].0, 0, "{name}");
             assert!(rows.is_sorted_by(|a, b| a.0 < b.0), "{name}");
             assert!(rows.iter().all(|row| row.3.len() > 20), "{name}");

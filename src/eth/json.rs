@@ -270,10 +270,11 @@ impl<'de> Deserialize<'de> for Shape {
     }
 }
 
-/// Reads a value that stands in so many lists.
+/// Reads a value at a depth.
 struct Reader<'a, const N: usize> {
+    /// The lists that the value stands in.
     depth: usize,
-    /// If it is an object, the fields to keep, and where to.
+    /// Of an object: the names of the fields to keep, and what receives them.
     object: Option<(&'a [&'static str; N], &'a mut Fields<N>)>,
 }
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use alloy_primitives::{Address, B256, Bytes, Log, U64};
-use alloy_rlp::Encodable;
+use alloy_rlp::Encodable as _;
 use chainsieve_lanes::hash::keccak256;
 use serde::de::{DeserializeSeed as _, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -177,17 +177,22 @@ impl LocatedLog {
 
     /// What a digest covers, as an RLP list.
     fn encode(&self, out: &mut Vec<u8>) {
-        let topics = self.log.topics().to_vec();
-        let fields: [&dyn Encodable; 7] = [
-            &self.block_hash,
-            &self.block_number,
-            &self.log_index,
-            &self.transaction_index,
-            &self.log.address,
-            &topics,
-            &self.log.data.data,
-        ];
-        alloy_rlp::encode_list::<_, dyn Encodable>(&fields, out);
+        let topics = self.log.topics();
+        let payload_length = self.block_hash.length()
+            + self.block_number.length()
+            + self.log_index.length()
+            + self.transaction_index.length()
+            + self.log.address.length()
+            + alloy_rlp::list_length::<_, B256>(topics)
+            + self.log.data.data.length();
+        alloy_rlp::Header { list: true, payload_length }.encode(out);
+        self.block_hash.encode(out);
+        self.block_number.encode(out);
+        self.log_index.encode(out);
+        self.transaction_index.encode(out);
+        self.log.address.encode(out);
+        alloy_rlp::encode_list::<_, B256>(topics, out);
+        self.log.data.data.encode(out);
     }
 }
 

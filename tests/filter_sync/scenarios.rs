@@ -8,7 +8,7 @@ use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip157::{Config, Limits};
-use chainsieve::btc::server::filters::MemoryFilterStore;
+use chainsieve::btc::server::filters::{FilterStore as _, MemoryFilterStore};
 
 use crate::lies::{self, Lie, Reach, TAMPERS, Tamper};
 use crate::peers::{BLOCK_LIES, Plan, Quirk, Request};

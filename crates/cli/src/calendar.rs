@@ -62,8 +62,8 @@ pub(crate) fn midnight(year: u64, month: u64, day: u64) -> u64 {
 pub(crate) fn day_start(text: &str) -> Option<u32> {
     let number = |digits: Range<usize>| text.get(digits)?.parse::<u64>().ok();
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
-    let is_month = year >= 1970 && (1..=12).contains(&month);
-    let found = is_month.then(|| midnight(year, month, day));
+    let may_be = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let found = may_be.then(|| midnight(year, month, day));
     u32::try_from(found.filter(|&at| Utc::new(at).date() == text)?).ok()
 }
 
@@ -86,6 +86,8 @@ mod tests {
             "2106-02-08",
             "2023-02-29",
             "1969-12-31",
+            "1970-01-00",
+            "2000-03-00",
             "2023-7-13",
             "2023-07-130",
             "",

@@ -34,7 +34,8 @@ pub(crate) enum Exit {
     YesAfterLines,
     /// 1, and the JSON is the last of many lines.
     NoAfterLines,
-    /// 3, and the JSON is the last of many lines: not all of the input could be read.
+    /// 3, and the JSON is the last of many lines: not all of the input could be read, or an
+    /// answer is proven wrong.
     BadInputAfterLines,
     /// 4, and the JSON is the last of many lines: not all that was asked is answered.
     UndecidedAfterLines,
@@ -45,7 +46,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The same where the JSON is the last of many lines.
+    /// The exit of a command whose JSON is the last of many lines.
     pub(crate) fn after_lines(self) -> Self {
         match self {
             Self::Yes => Self::YesAfterLines,
@@ -54,6 +55,11 @@ impl Exit {
             Self::Undecided => Self::UndecidedAfterLines,
             after_lines => after_lines,
         }
+    }
+
+    /// Whether the JSON is the last of many lines, and so takes one line itself.
+    fn is_after_lines(self) -> bool {
+        self == self.after_lines()
     }
 }
 
@@ -93,7 +99,7 @@ impl Report {
     fn write_stdout(&self, json: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         match &self.payload {
-            _ if json && self.exit == self.exit.after_lines() => writeln!(stdout, "{}", self.json)?,
+            _ if json && self.exit.is_after_lines() => writeln!(stdout, "{}", self.json)?,
             _ if json => writeln!(stdout, "{:#}", self.json)?,
             Some(payload) if payload.is_empty() => {}
             Some(payload) => writeln!(stdout, "{payload}")?,

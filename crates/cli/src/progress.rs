@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Bytes above which a bar is worth it.
 const SHOW: u64 = 32 << 20;
 
-/// The bytes of a file; nothing for what is none.
+/// The size of a file in bytes; 0 if the argument is not a file.
 pub(crate) fn size(argument: &str) -> u64 {
     fs::metadata(argument).map_or(0, |metadata| metadata.len())
 }

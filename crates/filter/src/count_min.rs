@@ -13,7 +13,8 @@ use super::words::Words;
 
 /// Most counters of a row: their sum is below 2⁶⁴.
 const MAX_WIDTH: u64 = 1 << 32;
-/// Rows of each key of a batch that are asked for: a stranger is known by the first two, mostly.
+/// Rows of each key of a batch whose memory is asked for ahead: most strangers have a zero in one
+/// of the first two, and no more rows are read.
 const AHEAD: u32 = 2;
 /// The bit of the second parameter that says that updates are conservative.
 const CONSERVATIVE: u64 = 1 << 32;
@@ -28,16 +29,15 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// times the sum of all counts ([`total`](Self::total)) with a chance of at most `δ`, for `width` =
 /// ⌈e/ε⌉ and `depth` = ⌈ln(1/δ)⌉, whatever the keys are: a row is too high by at most `total/width`
 /// in the mean, so by `e` times as much for at most one key in `e`, and rows don't depend on each
-/// other. With
-/// counts of which a few are large, as most are, it is far less. Counters stop at [`u32::MAX`],
-/// which stands for that many or more. Keys of equal hash are counted together: strangers chosen by
-/// someone who knows the hash, and else `n·2⁻⁶⁴` of all.
+/// other. Where a few keys make up most of the counts, the error is far less. Counters stop at
+/// [`u32::MAX`], which stands for that many or more. Keys of equal hash are counted together: of `n`
+/// keys a share of `n·2⁻⁶⁴`, unless someone who knows the hash chooses them.
 ///
 /// **Conservative update** ([`Update::Conservative`]; Estan and Varghese 2002: "New Directions in
 /// Traffic Measurement and Accounting"): of the counters of a key only those are raised that are
 /// below the new estimate. Estimates are never higher than without, and mostly far lower. What is
-/// lost: the result depends on the order of keys, and a merge is no longer the sketch of both
-/// streams, but one that is higher.
+/// lost: the result depends on the order of keys, and a merge differs from the sketch of both
+/// streams: it is mostly higher, and never below the counts.
 ///
 /// **When to use it.** To find what is frequent in a stream of more keys than memory has room for:
 /// values that select nothing because they are in every block, sources that send too much, keys
@@ -46,8 +46,8 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// [`RollingBloomFilter`](super::rolling::RollingBloomFilter), in less memory. Rare keys among many:
 /// their error is that of the whole stream. Counts can't be taken back.
 ///
-/// **What it costs.** `32·⌈e/ε⌉·⌈ln(1/δ)⌉` bits: 1 MB for `ε` = 0.01 % and `δ` = 0.01 % (27,183 by
-/// 10). `depth` lines of memory for each addition and each estimate.
+/// **What it costs.** `32·⌈e/ε⌉·⌈ln(1/δ)⌉` bits: 1.09 MB for `ε` = 0.01 % and `δ` = 0.01 % (27,183
+/// counters by 10 rows). `depth` lines of memory for each addition and each estimate.
 ///
 /// # Examples
 /// ```
@@ -65,10 +65,10 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// ```
 ///
 /// A cache that takes what was asked for a hundred times. (For the second time a rolling Bloom
-/// filter is enough: the example `second_request` of `chainsieve`.) Nothing that was asked for so
-/// often is refused; what is admitted was asked for 90 times, but for one key in a hundred. The
-/// sketch takes 5 MB, whatever is asked for, and begins anew after a million requests: counts that
-/// are never forgotten would admit everything at last.
+/// filter is enough: the example `second_request` of `chainsieve`.) The sketch takes 5 MB, whatever
+/// is asked for, and begins anew after a million requests: counts that are never forgotten would
+/// admit everything at last. Among such a million no key that was asked for 100 times is refused,
+/// and one that was asked for fewer than 90 times is admitted with a chance of 1 % at most.
 /// ```
 /// use chainsieve_filter::count_min::{CountMin, Update};
 /// use chainsieve_filter::{Insert, KeyHasher};
@@ -120,7 +120,7 @@ impl CountMin {
     ///
     /// # Errors
     /// If one of the two is not between 0 and 1, and as [`with_size`](Self::with_size): for an
-    /// `epsilon` below 6.4·10⁻¹⁰ and a `delta` below e⁻¹²⁸.
+    /// `epsilon` below 6.33·10⁻¹⁰ (e/2³²) and a `delta` below e⁻¹²⁸.
     pub fn with_error(
         epsilon: f64,
         delta: f64,
@@ -202,8 +202,8 @@ impl CountMin {
         self.total
     }
 
-    /// By how much estimates are too high at most, but for a share of keys of e to the power of
-    /// minus [`depth`](Self::depth): e/`width` times the sum of all counts.
+    /// The error bound: an estimate exceeds the count by more than this with a chance of at most
+    /// e to the power of minus [`depth`](Self::depth). It is e/`width` times the sum of all counts.
     pub fn error_bound(&self) -> f64 {
         core::f64::consts::E / float(self.width) * float(self.total)
     }
@@ -274,7 +274,11 @@ impl Filter for CountMin {
 
     #[inline]
     fn contains_hash(&self, hash: u64) -> bool {
-        self.estimate_hash(hash) > 0
+        let words = self.words.as_ref();
+        (0..self.depth).all(|row| {
+            let (word, shift) = self.place(hash, row);
+            half(words[word], shift) != 0
+        })
     }
 
     fn contains_batch(&self, hashes: &[u64], may_contain: &mut [bool]) {
@@ -327,7 +331,7 @@ impl Merge for CountMin {
     /// Adds counter to counter, of sketches of the same shape, update and hasher. With plain
     /// updates that is the sketch of both streams, as if one had been counted after the other.
     /// With conservative ones estimates are still never too low, and within the error of plain
-    /// updates, but higher than those of one sketch that had counted both streams.
+    /// updates; mostly they are higher than those of one sketch that had counted both streams.
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         MergeError::unless_equal("the number of counters of a row", self.width, other.width)?;
         MergeError::unless_equal("the number of rows", self.depth.into(), other.depth.into())?;
@@ -364,11 +368,11 @@ impl Portable for CountMin {
         let sketch = Self { hasher, words: opened.words()?, width, depth, update, total };
         let last = sketch.words.as_ref().last().copied().unwrap_or_default();
         if (width * u64::from(depth)) % 2 == 1 && half(last, 32) != 0 {
-            return Err(DecodeError::NotZero("behind the last counter"));
+            return Err(DecodeError::NotZero("after the last counter"));
         }
         for (occupied, sum, is_full) in sketch.rows() {
-            // Each addition is in one counter of a row, whole but where that was full, or, of
-            // conservative ones, high enough already.
+            // Each addition is in one counter of a row. It is counted in part only if the counter
+            // was full or, with conservative updates, already high enough.
             let is_exact = update == Update::Plain && !is_full;
             if sum > total || is_exact && sum < total || occupied == 0 && total > 0 {
                 let limit = "as much as each row can have counted";

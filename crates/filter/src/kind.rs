@@ -19,7 +19,7 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: [Self; [$($number),+].len()] = [$(Self::$kind),+];
 
-            /// The name, as the command line has it.
+            /// The name. The command line takes it, but for a kind that it does not build.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+

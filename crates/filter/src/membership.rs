@@ -176,13 +176,13 @@ pub trait Merge {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError>;
 }
 
-/// Filters that can be halved, as those of more room than keys came.
+/// Filters that can be folded to half their size: for those that were made larger than needed.
 pub trait Fold: Filter + Sized {
     /// The rate that the filter would have after a fold, by its bits; `None` if it can't be folded.
     fn fpr_folded(&self) -> Option<f64>;
 
-    /// The same set in half the memory, at a higher rate. `None` if there is no half: of an odd
-    /// number.
+    /// The same set in half the memory, at a higher rate. `None` where the number of bits or
+    /// blocks is odd.
     ///
     /// # Errors
     /// If there is no memory for it.

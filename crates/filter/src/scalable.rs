@@ -132,7 +132,7 @@ impl ScalableBloomFilter {
         u32::try_from(self.stages.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many keys the stages take that there are.
+    /// The keys that the present stages have room for.
     pub fn capacity(&self) -> u64 {
         self.stages.iter().map(|stage| stage.capacity).sum()
     }

@@ -165,6 +165,7 @@ fn number_of(nodes: &[Node], hash: B256) -> Result<Option<u64>, FetchError> {
         nodes,
         || format!("block {hash}"),
         |node| match node.header_by_hash(hash) {
+            // Some answer with an error for a block that they don't have.
             Err(error) if matches!(error.origin(), RpcError::Node { .. }) => Ok(None),
             header => header,
         },

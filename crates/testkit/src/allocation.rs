@@ -43,7 +43,13 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Runs `f` and returns with its result how many bytes it asked for, those given back included.
+///
+/// # Panics
+/// In a binary that does not have [`Counting`] as its allocator.
 pub fn requested_by<T>(f: impl FnOnce() -> T) -> (T, usize) {
+    let before = REQUESTED.get();
+    drop(std::hint::black_box(Box::new(0_u64)));
+    assert!(REQUESTED.get() > before, "the allocator of this binary does not count");
     let before = REQUESTED.get();
     let result = f();
     (result, REQUESTED.get() - before)

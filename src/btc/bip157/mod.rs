@@ -25,7 +25,7 @@
 //! with [`Event::Rescan`].
 //!
 //! [`FilterSync::encode`] keeps what is known between runs, and [`FilterSync::restore`] continues
-//! from it; each height without a [`FilterSync::grade`] then counts as reopened. A peer that comes later
+//! from it; what [`FilterSync::unanswered`] lists then counts as reopened. A peer that comes later
 //! is asked about everything from the first height wanted on, however long ago it was answered.
 //!
 //! # What an answer is worth

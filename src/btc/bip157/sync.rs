@@ -13,7 +13,7 @@ use core::time::Duration;
 use super::claims::Claims;
 use super::dispute::Settled;
 use super::inspections::{Inspections, Look};
-use super::interval::Answer;
+use super::interval::{Answer, runs};
 use super::parts::Parts;
 use super::peers::{Lateness, Peers};
 use super::persist::{self, Kept, RestoreError};
@@ -196,6 +196,27 @@ impl FilterSync {
         self.inspections.first_awaited()
     }
 
+    /// The heights, in runs, whose answer does not count, or has not come: those without a
+    /// [`grade`](Self::grade). The last is all above what peers were heard about, to `u32::MAX`.
+    ///
+    /// A caller that kept answers of an earlier run asks this after [`FilterSync::restore`]: what was
+    /// said about these heights no longer counts, as if [reopened](Action::Reopened), until they are
+    /// [graded](Action::Graded) or answered again.
+    ///
+    /// # Cost
+    /// A look at each height, and there at each peer that was heard about it.
+    pub fn unanswered(&self) -> Vec<RangeInclusive<u32>> {
+        let first = self.config.first;
+        let end = self.claims.end().max(first).max(1);
+        let known = (first..end).filter(|&height| self.grade(height).is_none());
+        let mut unanswered = runs(known);
+        match unanswered.last_mut() {
+            Some(run) if *run.end() + 1 == end => *run = *run.start()..=u32::MAX,
+            _ => unanswered.push(end..=u32::MAX),
+        }
+        unanswered
+    }
+
     /// What the answer about a height is worth; `None` if there is none, or none that counts.
     ///
     /// # Cost
@@ -245,8 +266,8 @@ impl FilterSync {
     /// known, and not who they are. Refuting one of their claims withdraws all that only they
     /// vouched for.
     ///
-    /// Not all that the caller was told needs to count still: each height without a
-    /// [`grade`](Self::grade) counts as reopened.
+    /// Not all that the caller was told needs to count still: what
+    /// [`unanswered`](FilterSync::unanswered) lists counts as reopened.
     ///
     /// # Errors
     /// See [`RestoreError`]: start over with [`FilterSync::new`].

@@ -1,6 +1,6 @@
 //! Compact filters: `getcfilters`, `getcfheaders` and `getcfcheckpt` answered as Bitcoin Core does.
 //!
-//! [`FilterServer`] knows the chain of headers and a [`MemoryFilterStore`], and says of each request
+//! [`FilterServer`] knows the chain of headers and a [`FilterStore`], and says of each request
 //! what to send, or that the peer is to be disconnected. It has no state: filters are sent from a
 //! [`Reply`] one by one, as fast as the peer takes them, and a thousand of them are never in
 //! memory together. A caller finishes one reply before it reads the peer's next request, as Core
@@ -28,12 +28,10 @@
 
 mod memory;
 
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use bitcoin::bip158::FilterHeader;
+use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::ServiceFlags;
 use bitcoin::p2p::message::NetworkMessage;
@@ -53,21 +51,30 @@ use crate::btc::protocol::STALE_RELAY_AGE_LIMIT;
 /// network.
 const STALE_BLOCK_LIMIT: u32 = 4320;
 
+/// The filters that a node has, by the hashes of their blocks.
+///
+/// A block has all three or none of them. A store that reads from a disk should compare a filter
+/// with its hash before it gives it, as Core does: clients take a wrong one for a lie.
+pub trait FilterStore {
+    /// The bytes of the basic filter of `block`.
+    fn filter(&self, block: &BlockHash) -> Option<Vec<u8>>;
+    /// The hash of the filter of `block`.
+    fn filter_hash(&self, block: &BlockHash) -> Option<FilterHash>;
+    /// The filter header at `block`.
+    fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader>;
+}
+
 /// Answers requests for filters.
 #[derive(Debug)]
-pub struct FilterServer<'a> {
+pub struct FilterServer<'a, S: ?Sized> {
     chain: &'a HeaderChain,
-    store: &'a MemoryFilterStore,
+    store: &'a S,
     services: ServiceFlags,
 }
 
-impl<'a> FilterServer<'a> {
+impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     /// A server for a node that offers `services` to the peer.
-    pub fn new(
-        chain: &'a HeaderChain,
-        store: &'a MemoryFilterStore,
-        services: ServiceFlags,
-    ) -> Self {
+    pub fn new(chain: &'a HeaderChain, store: &'a S, services: ServiceFlags) -> Self {
         Self { chain, store, services }
     }
 
@@ -82,23 +89,23 @@ impl<'a> FilterServer<'a> {
             NetworkMessage::GetCFCheckpt(request) => self.checkpoints(request),
             _ => return None,
         };
-        Some(answer.map_or_else(|refused| refused, Answer::Send))
+        Some(answer.map_or_else(Answer::from, Answer::Send))
     }
 
-    fn filters(&self, request: &GetCFilters) -> Result<Reply, Answer> {
+    fn filters(&self, request: &GetCFilters) -> Result<Reply, Refusal> {
         let GetCFilters { filter_type, start_height, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
         branch.check_range(start_height, MAX_FILTERS)?;
         let blocks = (start_height..=branch.stop.height)
             .map(|height| {
                 let block = branch.hash_at(height)?;
-                self.store.filter_hash(&block).map(|_| block).ok_or(Answer::Silent { height })
+                self.store.filter_hash(&block).map(|_| block).ok_or(Refusal::Silent { height })
             })
-            .collect::<Result<_, _>>()?;
-        Ok(Reply(Messages::Filters(blocks)))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Reply(Messages::Filters(blocks.into_iter())))
     }
 
-    fn headers(&self, request: &GetCFHeaders) -> Result<Reply, Answer> {
+    fn headers(&self, request: &GetCFHeaders) -> Result<Reply, Refusal> {
         let GetCFHeaders { filter_type, start_height, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
         branch.check_range(start_height, MAX_HASHES)?;
@@ -109,14 +116,14 @@ impl<'a> FilterServer<'a> {
         let filter_hashes = (start_height..=branch.stop.height)
             .map(|height| {
                 let block = branch.hash_at(height)?;
-                self.store.filter_hash(&block).ok_or(Answer::Silent { height })
+                self.store.filter_hash(&block).ok_or(Refusal::Silent { height })
             })
             .collect::<Result<_, _>>()?;
         let message = CFHeaders { filter_type, stop_hash, previous_filter_header, filter_hashes };
         Ok(Reply::one(NetworkMessage::CFHeaders(message)))
     }
 
-    fn checkpoints(&self, request: &GetCFCheckpt) -> Result<Reply, Answer> {
+    fn checkpoints(&self, request: &GetCFCheckpt) -> Result<Reply, Refusal> {
         let GetCFCheckpt { filter_type, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
         let filter_headers = (1..=branch.stop.height / CHECKPOINT_INTERVAL)
@@ -126,9 +133,9 @@ impl<'a> FilterServer<'a> {
         Ok(Reply::one(NetworkMessage::CFCheckpt(message)))
     }
 
-    fn filter_header_at(&self, branch: &Branch<'_>, height: u32) -> Result<FilterHeader, Answer> {
+    fn filter_header_at(&self, branch: &Branch<'_>, height: u32) -> Result<FilterHeader, Refusal> {
         let block = branch.hash_at(height)?;
-        self.store.filter_header(&block).ok_or(Answer::Silent { height })
+        self.store.filter_header(&block).ok_or(Refusal::Silent { height })
     }
 
     /// The chain of blocks that ends in `stop`, if the peer may ask for it.
@@ -208,10 +215,10 @@ impl Branch<'_> {
 
     /// The block at `height`, which is not above the stop. A chain that does not begin with
     /// genesis lacks its first ones.
-    fn hash_at(&self, height: u32) -> Result<BlockHash, Answer> {
+    fn hash_at(&self, height: u32) -> Result<BlockHash, Refusal> {
         let below = (self.stop.height - height) as usize;
         let hash = self.stale.get(below).copied().or_else(|| self.chain.hash_at(height));
-        hash.ok_or(Answer::Silent { height })
+        hash.ok_or(Refusal::Silent { height })
     }
 }
 
@@ -230,9 +237,24 @@ pub enum Answer {
     Disconnect(Violation),
 }
 
-impl From<Violation> for Answer {
+/// An [`Answer`] without messages.
+enum Refusal {
+    Silent { height: u32 },
+    Disconnect(Violation),
+}
+
+impl From<Violation> for Refusal {
     fn from(violation: Violation) -> Self {
         Self::Disconnect(violation)
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Silent { height } => Self::Silent { height },
+            Refusal::Disconnect(violation) => Self::Disconnect(violation),
+        }
     }
 }
 
@@ -241,27 +263,47 @@ impl From<Violation> for Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply(Messages);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Messages {
-    Filters(VecDeque<BlockHash>),
-    One(Option<Box<NetworkMessage>>),
+    Filters(vec::IntoIter<BlockHash>),
+    One(Option<NetworkMessage>),
 }
+
+impl PartialEq for Messages {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Filters(own), Self::Filters(other)) => own.as_slice() == other.as_slice(),
+            (Self::One(own), Self::One(other)) => own == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Messages {}
 
 impl Reply {
     fn one(message: NetworkMessage) -> Self {
-        Self(Messages::One(Some(Box::new(message))))
+        Self(Messages::One(Some(message)))
+    }
+
+    /// The messages still to send.
+    pub fn remaining(&self) -> usize {
+        match &self.0 {
+            Messages::Filters(blocks) => blocks.len(),
+            Messages::One(message) => usize::from(message.is_some()),
+        }
     }
 
     /// The next message, read from `store`. `None` at the end, and early if the store has lost a
     /// filter since the request: the rest is not sent then.
-    pub fn next_message(&mut self, store: &MemoryFilterStore) -> Option<NetworkMessage> {
+    pub fn next_message<S: FilterStore + ?Sized>(&mut self, store: &S) -> Option<NetworkMessage> {
         let blocks = match &mut self.0 {
             Messages::Filters(blocks) => blocks,
-            Messages::One(message) => return message.take().map(|message| *message),
+            Messages::One(message) => return message.take(),
         };
-        let block_hash = blocks.pop_front()?;
+        let block_hash = blocks.next()?;
         let Some(filter) = store.filter(&block_hash) else {
-            blocks.clear();
+            *blocks = Vec::new().into_iter();
             return None;
         };
         let filter_type = BASIC_FILTER;

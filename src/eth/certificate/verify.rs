@@ -85,8 +85,10 @@ pub enum VerifyError {
     /// The headers are not enough for the query.
     #[error(transparent)]
     Audit(AuditError),
-    /// Something that the certificate states is not so: the member, as `result.logs`. That
-    /// `counts.examined` differs may also come of another profile.
+    /// A value that the certificate states differs from what follows from the data. Its name in the
+    /// JSON is one of `chain.first`, `chain.last`, `chain.parentHash`, `chain.lastHash`,
+    /// `counts.blocks`, `counts.examined`, `result.logs` and `result.digest`. `counts.examined` also
+    /// differs if the verifier has another profile.
     #[error("the certificate's {0} is not what comes out of the headers, receipts and logs given")]
     NotSo(&'static str),
     /// Embedded receipts can't be read.

@@ -1,5 +1,6 @@
 //! era1 and ere archives: their entries, and those of each block.
 
+use core::fmt;
 use std::io::{Cursor, Read};
 
 use alloy_primitives::Bytes;
@@ -120,13 +121,21 @@ impl Head {
 /// ```
 ///
 /// [specs]: https://github.com/eth-clients/e2store-format-specs
-#[derive(Debug)]
 pub struct Archive<R> {
     input: Input<R>,
     /// The entry whose data comes next, if it was not read.
     unread: Option<Head>,
     /// Kept from entry to entry: its buffers are larger than a header.
     decoder: Option<FrameDecoder<Cursor<Vec<u8>>>>,
+}
+
+impl<R: fmt::Debug> fmt::Debug for Archive<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive")
+            .field("input", &self.input)
+            .field("unread", &self.unread)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<R: Read> Archive<R> {

@@ -15,7 +15,6 @@ const MAX_BLOCKS: usize = 8192;
 const MAX_COMPONENTS: u64 = 5;
 
 /// The headers of one archive, or of several that are concatenated.
-#[derive(Debug)]
 pub(super) struct ArchiveHeaders<R> {
     archive: Archive<R>,
     /// Where the headers of this archive are, and the number of the first.

@@ -56,13 +56,19 @@ pub struct HeaderReader<R> {
     failed: Option<FileError>,
 }
 
-#[derive(Debug)]
 enum Headers<R> {
     Rlp(RlpHeaders<R>),
     Json(JsonHeaders<R>),
     Hex(HexLines<R>),
     #[cfg(feature = "era")]
     Era(ArchiveHeaders<R>),
+}
+
+impl<R: core::fmt::Debug> core::fmt::Debug for Headers<R> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // Not the bytes that wait.
+        f.write_str("Headers")
+    }
 }
 
 impl<R: Read> Headers<R> {

@@ -10,7 +10,6 @@ use crate::eth::json::{Prefix, bytes_with};
 /// Two digits a byte, and room for `0x`, the list's head and white space.
 const MAX_LINE: u64 = 2 * MAX_HEADER + 64;
 
-#[derive(Debug)]
 pub(super) struct HexLines<R> {
     pub(super) input: Input<R>,
     /// Lines read so far.

@@ -21,7 +21,6 @@ const MAX_VALUE: u64 = 64 << 20;
 /// Characters of a node's error that are repeated.
 const EXCERPT: usize = 200;
 
-#[derive(Debug)]
 pub(super) struct JsonHeaders<R> {
     values: JsonValues<R>,
     /// Headers of one value that are not yet handed out.

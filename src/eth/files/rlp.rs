@@ -6,7 +6,6 @@ use super::error::{FileError, FileProblem, Position};
 use super::format::MAX_HEADER;
 use super::input::Input;
 
-#[derive(Debug)]
 pub(super) struct RlpHeaders<R> {
     pub(super) input: Input<R>,
 }

@@ -165,12 +165,14 @@ impl Chain {
     }
 
     pub(super) fn want(&self) -> Want {
+        // A header of the branch that replaces delivered blocks, from its newest back.
         if let Some(branch) = &self.branch {
             return Want::Answer(Question::Header(branch.next.hash));
         }
         if self.is_at_end() {
             return Want::End;
         }
+        // The header that has the number of the block in doubt now.
         if let Some(number) = self.doubted {
             return Want::Answer(Question::Headers(number..=number));
         }

@@ -93,8 +93,8 @@ enum Stage {
     Following(Box<Chain>),
 }
 
-/// What became of an event.
-type Taken = Result<(), Box<Fault>>;
+/// Whether the follower goes on after an event: a fault ends it.
+type Handled = Result<(), Box<Fault>>;
 
 /// Receipts of a block, as an answer has them.
 type FoundReceipts<'a> = Result<Option<&'a BlockReceipts>, Failure>;
@@ -256,7 +256,7 @@ impl Follower {
         core::mem::take(&mut self.actions)
     }
 
-    fn take(&mut self, event: Event<'_>) -> Taken {
+    fn take(&mut self, event: Event<'_>) -> Handled {
         match event {
             Event::Tick => {}
             Event::Stop => self.end(Ok(())),
@@ -284,7 +284,7 @@ impl Follower {
         Ok(())
     }
 
-    fn on_answer(&mut self, answer: Answer<'_>) -> Taken {
+    fn on_answer(&mut self, answer: Answer<'_>) -> Handled {
         match answer {
             Answer::Block(at) => self.on_block(at),
             Answer::Header(header) => self.on_header(header),
@@ -297,7 +297,7 @@ impl Follower {
         }
     }
 
-    /// The open question if it is such a one, which is then no longer open.
+    /// Closes the open question and returns it, if `is_such` holds for it.
     fn answered(&mut self, is_such: impl Fn(&Question) -> bool) -> Option<Question> {
         match core::mem::replace(&mut self.waiting, Waiting::Nothing) {
             Waiting::Answer(question) if is_such(&question) => Some(question),
@@ -312,7 +312,7 @@ impl Follower {
         self.actions.push(Action::Note(note));
     }
 
-    fn on_block(&mut self, at: BlockRef) -> Taken {
+    fn on_block(&mut self, at: BlockRef) -> Handled {
         let is_such = |it: &_| matches!(it, Question::Block(_) | Question::IndexedBlock(_));
         let Some(question) = self.answered(is_such) else { return Ok(()) };
         match (&mut self.stage, question) {
@@ -352,7 +352,7 @@ impl Follower {
         Ok(())
     }
 
-    fn on_header(&mut self, header: Option<&HeaderBuf>) -> Taken {
+    fn on_header(&mut self, header: Option<&HeaderBuf>) -> Handled {
         let is_such = |it: &_| matches!(it, Question::Header(_));
         let Some(question) = self.answered(is_such) else { return Ok(()) };
         let Question::Header(asked) = question else { return Ok(()) };
@@ -374,13 +374,14 @@ impl Follower {
         self.taken(taken, question)
     }
 
-    fn on_headers(&mut self, headers: &[HeaderBuf]) -> Taken {
+    fn on_headers(&mut self, headers: &[HeaderBuf]) -> Handled {
         let Waiting::Answer(Question::Headers(_)) = self.waiting else { return Ok(()) };
         let Some(first) = headers.first() else { return Ok(()) };
         let (taken, may_grow) = match &mut self.stage {
             Stage::Starting(start) => {
                 (start.on_header(first, &self.config).map_err(Refused::Fault), false)
             }
+            // Nothing begins to be in doubt while headers are asked for: this was the question.
             Stage::Following(chain) if chain.is_in_doubt() => (chain.on_check(first), false),
             Stage::Following(chain) => (chain.on_headers(headers), true),
         };
@@ -397,7 +398,7 @@ impl Follower {
         }
     }
 
-    fn on_candidates(&mut self, headers: &[HeaderBuf], end: BlockRef) -> Taken {
+    fn on_candidates(&mut self, headers: &[HeaderBuf], end: BlockRef) -> Handled {
         let is_such = |it: &_| matches!(it, Question::Candidates(_));
         let Some(question) = self.answered(is_such) else { return Ok(()) };
         let Question::Candidates(asked) = &question else { return Ok(()) };
@@ -416,7 +417,7 @@ impl Follower {
         Ok(())
     }
 
-    fn on_receipts(&mut self, at: BlockRef, receipts: FoundReceipts<'_>) -> Taken {
+    fn on_receipts(&mut self, at: BlockRef, receipts: FoundReceipts<'_>) -> Handled {
         let Waiting::Answer(Question::Receipts(_)) = self.waiting else { return Ok(()) };
         match self.verify(at, receipts) {
             Ok(()) => self.came = true,
@@ -429,7 +430,7 @@ impl Follower {
         Ok(())
     }
 
-    fn on_receipts_by(&mut self, method: &str, receipts: FoundReceipts<'_>) -> Taken {
+    fn on_receipts_by(&mut self, method: &str, receipts: FoundReceipts<'_>) -> Handled {
         let Waiting::Answer(Question::ReceiptsEachWay(at)) = self.waiting else { return Ok(()) };
         match self.verify(at, receipts) {
             Ok(()) => {
@@ -459,7 +460,7 @@ impl Follower {
     }
 
     /// No more comes of the open answer.
-    fn on_complete(&mut self, failure: Option<Failure>) -> Taken {
+    fn on_complete(&mut self, failure: Option<Failure>) -> Handled {
         let Some(question) = self.answered(|_| true) else { return Ok(()) };
         let came = core::mem::take(&mut self.came);
         let wrong = self.wrong.take();
@@ -468,7 +469,7 @@ impl Follower {
             |failure: Option<_>| failure.map_or(AnswerError::Missing, AnswerError::Failed);
         match question {
             Question::Block(BlockTag::Finalized) if is_following => {
-                // Where the moment is at fault, it is asked for again with the next head.
+                // After a transient failure it is asked for again with the next head.
                 if let Some(failure) = failure.filter(|failure| !failure.transient) {
                     self.pace.finality_came(false, self.now);
                     self.note(Note::NoFinality(failure));
@@ -504,8 +505,9 @@ impl Follower {
         }
     }
 
-    /// What became of an answer.
-    fn taken(&mut self, taken: Result<(), Refused>, question: Question) -> Taken {
+    /// Goes on after an answer was taken or refused: a refused question is asked again, or the
+    /// follower ends.
+    fn taken(&mut self, taken: Result<(), Refused>, question: Question) -> Handled {
         match taken {
             Ok(()) => Ok(()),
             Err(Refused::Fault(fault)) => Err(fault),
@@ -519,7 +521,7 @@ impl Follower {
     }
 
     /// An answer failed: it is asked for again later, unless that has happened too often.
-    fn failed(&mut self, question: Question, error: AnswerError) -> Taken {
+    fn failed(&mut self, question: Question, error: AnswerError) -> Handled {
         let is_transient = matches!(&error, AnswerError::Failed(failure) if failure.transient);
         // Before anything is followed, what was asked for is wrong rather than the moment.
         if matches!(self.stage, Stage::Starting(_)) && !is_transient {
@@ -540,7 +542,7 @@ impl Follower {
     }
 
     /// Receipts of a block did not come, or are not the block's.
-    fn wrong_receipts(&mut self, at: BlockRef, error: AnswerError) -> Taken {
+    fn wrong_receipts(&mut self, at: BlockRef, error: AnswerError) -> Handled {
         if matches!(&error, AnswerError::Failed(failure) if failure.transient) {
             return self.failed(Question::Receipts([at].into()), error);
         }
@@ -554,7 +556,7 @@ impl Follower {
     }
 
     /// No method gave the receipts of a block.
-    fn no_receipts(&mut self, at: BlockRef, error: AnswerError) -> Taken {
+    fn no_receipts(&mut self, at: BlockRef, error: AnswerError) -> Handled {
         let tries = self.pace.tries_of(at.hash);
         if tries >= self.config.tries {
             let method = self.method.take();
@@ -577,7 +579,7 @@ impl Follower {
         self.waiting = Waiting::Answer(question);
     }
 
-    fn go_on(&mut self) -> Taken {
+    fn go_on(&mut self) -> Handled {
         if let Waiting::Until(at) = self.waiting
             && self.now >= at
         {
@@ -597,7 +599,7 @@ impl Follower {
     }
 
     /// All is known: what an earlier run left is taken up, and what is followed is stored.
-    fn start(&mut self) -> Taken {
+    fn start(&mut self) -> Handled {
         let Stage::Starting(start) = &self.stage else { return Ok(()) };
         let left = self.left.take();
         let rules = start.rules(&self.config, left.as_ref().map(|left| &left.subject));

@@ -55,7 +55,7 @@ impl Budget {
     }
 }
 
-/// What was spent of a [`Budget`].
+/// Paces calls so that they stay within a [`Budget`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spending {
     budget: Budget,

@@ -86,43 +86,88 @@ impl Limit {
 fn learn(code: i64, message: &str, data: &str) -> Option<Limit> {
     let mut text = format!("{} {}", cut(message), cut(data));
     text.make_ascii_lowercase();
-    // Any of these words, between which `|` stands.
-    let has = |words: &str| words.split('|').any(|word| text.contains(word));
-    if has("beyond current head|beyond the head|invalid block range|method not") {
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if has(&["beyond current head", "beyond the head", "invalid block range", "method not"]) {
         return None;
     }
-    if has("rate limit|rate-limit|ratelimit|too many requests|compute units per second|\
-         requests per second|request rate|request limit|throughput|call rate|quota")
-        || matches!(code, 429 | -32029)
+    if has(&[
+        "rate limit",
+        "rate-limit",
+        "ratelimit",
+        "too many requests",
+        "compute units per second",
+        "requests per second",
+        "request rate",
+        "request limit",
+        "throughput",
+        "call rate",
+        "quota",
+    ]) || matches!(code, 429 | -32029)
     {
         return Some(Limit::RateLimited { retry_after: seconds(&text) });
     }
-    if has("batch") {
-        let calls = number_after(&text, "exceeded max limit of|than|max|limit|up to");
+    if has(&["batch"]) {
+        let calls =
+            number_after(&text, &["exceeded max limit of", "than", "max", "limit", "up to"]);
         return Some(Limit::Batch(calls.and_then(|calls| calls.try_into().ok())));
     }
     if let Some((from, to)) = suggested(&text) {
         return Some(Limit::SuggestedRange { from, to });
     }
-    if has("results|logs matched|too many logs|returned more than|number of logs")
-        && has("more than|exceed|too many|max|limit")
+    if has(&["results", "logs matched", "too many logs", "returned more than", "number of logs"])
+        && has(&["more than", "exceed", "too many", "max", "limit"])
     {
-        let logs = number_after(&text, "more than|max results|limit of|max|limit");
+        let logs = number_after(&text, &["more than", "max results", "limit of", "max", "limit"]);
         return Some(Limit::Results(logs));
     }
-    if has("response size|response is too|response too|result is too|length limit exceeded|\
-         too large response|oversized|content length")
-    {
+    if has(&[
+        "response size",
+        "response is too",
+        "response too",
+        "result is too",
+        "length limit exceeded",
+        "too large response",
+        "oversized",
+        "content length",
+    ]) {
         return Some(Limit::ResponseBytes);
     }
-    if has("range|blocks|block distance")
-        && has("exceed|too large|too wide|too big|too many|too high|limit|max|over |bigger|larger|\
-         greater|more than|less than|up to|at most")
+    if has(&["range", "blocks", "block distance"])
+        && has(&[
+            "exceed",
+            "too large",
+            "too wide",
+            "too big",
+            "too many",
+            "too high",
+            "limit",
+            "max",
+            "over ",
+            "bigger",
+            "larger",
+            "greater",
+            "more than",
+            "less than",
+            "up to",
+            "at most",
+        ])
     {
-        let words = "limited to|maximum|max|limit|up to|at most|over|less than|than|exceeds|exceed";
-        return Some(Limit::Blocks(number_after(&text, words)));
+        let words = [
+            "limited to",
+            "maximum",
+            "max",
+            "limit",
+            "up to",
+            "at most",
+            "over",
+            "less than",
+            "than",
+            "exceeds",
+            "exceed",
+        ];
+        return Some(Limit::Blocks(number_after(&text, &words)));
     }
-    if has("timeout|timed out|deadline exceeded|too long") {
+    if has(&["timeout", "timed out", "deadline exceeded", "too long"]) {
         return Some(Limit::Time);
     }
     // EIP-1474: "Request exceeds defined limit".
@@ -133,11 +178,10 @@ fn cut(text: &str) -> &str {
     text.char_indices().nth(MOST_WORDS).map_or(text, |(end, _)| &text[..end])
 }
 
-/// The first number, not zero, after the first of these words that has one after it; `|` stands
-/// between the words.
-fn number_after(text: &str, words: &str) -> Option<u64> {
-    let after = |word: &str| text.find(word).and_then(|at| number(&text[at + word.len()..]));
-    words.split('|').find_map(after)
+/// The first number, not zero, after the first of these words that has one after it.
+fn number_after(text: &str, words: &[&str]) -> Option<u64> {
+    let after = |word: &&str| text.find(*word).and_then(|at| number(&text[at + word.len()..]));
+    words.iter().find_map(after)
 }
 
 /// The first number that is not zero: `10000`, `10,000`, `10k`; hex is none.
@@ -182,7 +226,8 @@ fn suggested(text: &str) -> Option<(u64, u64)> {
 
 /// `"backoff_seconds": 30`, `retry after 10s`, `try again in 10 seconds`.
 fn seconds(text: &str) -> Option<Duration> {
-    let seconds = number_after(text, "backoff_seconds|retry after|retry in|again in")?;
+    let words = ["backoff_seconds", "retry after", "retry in", "again in"];
+    let seconds = number_after(text, &words)?;
     // "retry after 200ms" is one second.
     let milliseconds =
         text.contains(&format!("{seconds}ms")) || text.contains(&format!("{seconds} ms"));

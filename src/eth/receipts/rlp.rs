@@ -152,17 +152,23 @@ fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
         Outcome::Unknown => unreachable!("checked before the root is computed"),
     };
     let bloom = alloy_primitives::Bloom::from(bloom);
-    let mut fields: Vec<&dyn Encodable> =
-        Vec::from([outcome, &receipt.cumulative_gas_used, &bloom, &receipt.logs]);
     let nonce = receipt.deposit_nonce.unwrap_or_default();
-    if let Some(version) = &receipt.deposit_receipt_version {
-        fields.extend([&nonce as &dyn Encodable, version]);
-    }
+    let version = receipt.deposit_receipt_version;
+    let fields: [&dyn Encodable; 6] = [
+        outcome,
+        &receipt.cumulative_gas_used,
+        &bloom,
+        &receipt.logs,
+        &nonce,
+        &version.unwrap_or_default(),
+    ];
+    // The last two are of deposits.
+    let fields = if version.is_some() { &fields[..] } else { &fields[..4] };
     out.clear();
     if receipt.receipt_type != 0 {
         out.push(receipt.receipt_type);
     }
-    alloy_rlp::encode_list::<_, dyn Encodable>(&fields, out);
+    alloy_rlp::encode_list::<_, dyn Encodable>(fields, out);
 }
 
 /// The payload of a list that is all of the bytes.

@@ -108,7 +108,11 @@ const UPDATES: [Choice<UpdateMode>; 3] = [
 
 /// The word for an update mode, as `--update` takes it.
 pub(crate) fn update_name(mode: UpdateMode) -> &'static str {
-    UPDATES.iter().find(|(_, known, _)| *known == mode).map_or("", |(name, ..)| name)
+    match mode {
+        UpdateMode::None => "none",
+        UpdateMode::All => "all",
+        UpdateMode::P2PubkeyOnly => "p2pubkey-only",
+    }
 }
 
 pub(super) fn fpr(text: &str) -> Result<f64, String> {

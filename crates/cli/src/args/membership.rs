@@ -280,8 +280,7 @@ pub(crate) enum Target {
     Xor16,
 }
 
-/// A kind by its name. Sketches that count are made by the library: here nothing says how often a
-/// key comes.
+/// A kind by its name. `CountMin` is left out: the command has no input for counts.
 fn kind() -> impl TypedValueParser<Value = Made> {
     let kinds = || Kind::ALL.into_iter().filter(|kind| *kind != Kind::CountMin);
     let by_name = move |name: String| kinds().find(|kind| kind.name() == name);

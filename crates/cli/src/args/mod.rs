@@ -127,8 +127,16 @@ where
 
 /// The chain that addresses and limits of work belong to.
 fn network() -> impl TypedValueParser<Value = Network> {
-    let names = ["mainnet", "testnet", "testnet4", "signet", "regtest"];
-    PossibleValuesParser::new(names).map(|name| name.parse().unwrap_or(Network::Bitcoin))
+    let networks = [
+        ("mainnet", Network::Bitcoin),
+        ("testnet", Network::Testnet),
+        ("testnet4", Network::Testnet4),
+        ("signet", Network::Signet),
+        ("regtest", Network::Regtest),
+    ];
+    let named = move |name: String| networks.into_iter().find(|(known, _)| *known == name);
+    PossibleValuesParser::new(networks.map(|(name, _)| name))
+        .map(move |name| named(name).expect("a possible name").1)
 }
 
 /// The name of a chain as `--network` takes it.

@@ -34,19 +34,28 @@ pub(crate) enum Kind {
     Descriptor,
 }
 
-const KINDS: [(Kind, &str); 7] = [
-    (Kind::Address, "address"),
-    (Kind::Script, "script"),
-    (Kind::Key, "key"),
-    (Kind::Outpoint, "outpoint"),
-    (Kind::Txid, "txid"),
-    (Kind::Data, "data"),
-    (Kind::Descriptor, "descriptor"),
+/// Every kind.
+const KINDS: [Kind; 7] = [
+    Kind::Address,
+    Kind::Script,
+    Kind::Key,
+    Kind::Outpoint,
+    Kind::Txid,
+    Kind::Data,
+    Kind::Descriptor,
 ];
 
 impl Kind {
     pub(crate) fn name(self) -> &'static str {
-        KINDS.into_iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+        match self {
+            Self::Address => "address",
+            Self::Script => "script",
+            Self::Key => "key",
+            Self::Outpoint => "outpoint",
+            Self::Txid => "txid",
+            Self::Data => "data",
+            Self::Descriptor => "descriptor",
+        }
     }
 }
 
@@ -201,7 +210,7 @@ fn without_comment(line: &str) -> &str {
 
 fn explicit(text: &str) -> Option<(Kind, &str)> {
     let (name, value) = text.split_once(':')?;
-    let (kind, _) = KINDS.into_iter().find(|(_, known)| *known == name.trim())?;
+    let kind = KINDS.into_iter().find(|kind| kind.name() == name.trim())?;
     Some((kind, value.trim()))
 }
 

@@ -34,8 +34,8 @@ pub(crate) enum Whose {
 /// Receipts of a block, read out of their source when they are wanted.
 pub(crate) type Found<'a> = Box<dyn FnOnce() -> anyhow::Result<BlockReceipts> + 'a>;
 
-/// Takes receipts of one block after the other: whose they are, where they stand, in words, and
-/// themselves.
+/// Called for the receipts of each block: the block, the place of the receipts in words, and a
+/// function that reads them.
 type Take<'a> = dyn FnMut(Whose, String, Found<'_>) -> anyhow::Result<()> + 'a;
 
 /// Reads all receipts of files and folders. A file of a folder that can't be read, which nobody

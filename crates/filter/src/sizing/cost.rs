@@ -1,5 +1,5 @@
-//! What the same keys at the same rate cost in each kind of filter. Where no other check is named,
-//! rates were [`checked`] and there is a key at least.
+//! What the same keys at the same rate cost in each kind of filter. The functions of
+//! this file expect a [`checked`] rate and at least one key, unless they name another check.
 
 use super::math::{ceil, checked, float};
 use super::{SizingError, blocked, classic, cuckoo, fixed, partitioned, split_block, stages};

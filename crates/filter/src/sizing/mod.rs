@@ -69,7 +69,7 @@ pub enum SizingError {
         /// What was asked for.
         fpr: f64,
     },
-    /// A share that is none: an error, or a chance of one.
+    /// An error, or a chance of one, that is not between 0 and 1.
     #[error("{what} of {value}: it lies between 0 and 1, both excluded")]
     Share {
         /// Which.

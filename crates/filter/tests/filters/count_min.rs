@@ -169,6 +169,30 @@ fn the_error_is_within_its_bound() {
     }
 }
 
+/// Keys whose counts are just above the bound make a stranger's error as likely as it can be: in
+/// each row by 1 - (1 - 1/272)^90 = 28 %, and the theory allows 1/e.
+#[test]
+fn errors_are_nearly_as_likely_as_the_theory_allows() {
+    for update in UPDATES {
+        let mut ours = CountMin::with_error(0.01, 0.05, update, HASHER).expect("a size");
+        assert_eq!((ours.width(), ours.depth()), (272, 3));
+        let mut a_row_less = sketch(272, 2, update);
+        for key in 0..90_u64 {
+            ours.add(&key.to_le_bytes(), 1_000);
+            a_row_less.add(&key.to_le_bytes(), 1_000);
+        }
+        let bound = ours.error_bound();
+        assert!(bound < 1_000.0, "{bound}");
+        let share = |sketch: &CountMin| {
+            let strangers = 1_000..101_000_u64;
+            let too_high = |key: &u64| f64::from(sketch.estimate(&key.to_le_bytes())) > bound;
+            strangers.filter(too_high).count() as f64 / 100_000.0
+        };
+        assert!((0.01..=0.05).contains(&share(&ours)), "{}", share(&ours));
+        assert!(share(&a_row_less) > 0.05, "{}", share(&a_row_less));
+    }
+}
+
 #[test]
 fn conservative_estimates_are_lower_and_no_lower_than_the_count() {
     let (mut plain, mut conservative) =
@@ -349,7 +373,7 @@ fn hostile_bytes() {
         assert!(matches!(error, DecodeError::Truncated { .. }), "{params:?}: {error:?}");
     }
     assert!(matches!(decode([269, 4 | conservative, 0]), Err(DecodeError::TooLong { .. })));
-    // Another sum of counts, and bits behind the last counter.
+    // Another sum of counts, and bits after the last counter.
     let changed = |at: usize, value: u32| {
         let mut bytes = bytes.clone();
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());

@@ -388,13 +388,20 @@ fn id(reply: &Reply<'_>) -> Option<u64> {
 /// Whether an error says that the method is not there, or not for this user.
 fn is_missing(code: i64, message: &str) -> bool {
     let text = message.to_ascii_lowercase();
-    // Any of these words, between which `|` stands.
-    let says = |words: &str| words.split('|').any(|word| text.contains(word));
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     code == -32601
-        || says("method not found|method does not exist|does not exist/is not available")
+        || says(&["method not found", "method does not exist", "does not exist/is not available"])
         || (text.contains("method")
-            && says(
-                "not supported|unsupported|not available|not allowed|not whitelisted|\
-                 not enabled|disabled|does not exist|not implemented|unavailable",
-            ))
+            && says(&[
+                "not supported",
+                "unsupported",
+                "not available",
+                "not allowed",
+                "not whitelisted",
+                "not enabled",
+                "disabled",
+                "does not exist",
+                "not implemented",
+                "unavailable",
+            ]))
 }

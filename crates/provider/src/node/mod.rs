@@ -31,10 +31,10 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
 use transport::Transport;
 
-/// The endpoint is that of the node that a note is about.
+/// Called with each note, and the endpoint of the node that it is about.
 type OnNote = dyn Fn(&Endpoint, &Note) + Send + Sync;
 
-/// Gets notes.
+/// The function that gets the notes; a type of its own, since functions have no `Debug`.
 #[derive(Clone)]
 pub(crate) struct NoteSink(pub(crate) Arc<OnNote>);
 

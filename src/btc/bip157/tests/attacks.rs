@@ -283,12 +283,13 @@ fn proofs_are_bounded() {
 
 /// What is taken back when the sync is kept is taken back when it goes on.
 #[test]
-fn what_is_taken_back_has_no_grade() {
+fn what_is_unanswered_is_listed() {
     let chain = TestChain::new(1_100);
     let lies = [(27, chain.without_prevouts(27))];
     let mut world = World::new(&chain, World::config());
     world.connect(1, Node::lying(&chain, &lies));
     world.settle();
+    assert_eq!(world.sync.unanswered(), [1_101..=u32::MAX]);
     let bound = BoundBlock::bind(&chain.blocks[27], chain.hash(27), Network::Regtest);
     let previous = chain.blocks[25].txdata.clone();
     let verdict = audit(&bound.unwrap(), &lies[0].1, Prevouts::ByTransactions(&previous));
@@ -297,5 +298,10 @@ fn what_is_taken_back_has_no_grade() {
     let reopened = world.reopened.clone();
     let bytes = world.sync.encode(&world.headers);
     let sync = FilterSync::restore(World::config(), &world.headers, &bytes).unwrap();
-    assert!(!reopened.is_empty() && reopened.iter().all(|at| sync.grade(*at).is_none()));
+    let listed = sync.unanswered();
+    assert!(reopened.iter().all(|height| listed.iter().any(|run| run.contains(height))));
+    for height in 0..1_200 {
+        let is_listed = listed.iter().any(|run| run.contains(&height));
+        assert_eq!(is_listed, sync.grade(height).is_none(), "{height}");
+    }
 }

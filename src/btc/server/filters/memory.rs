@@ -8,9 +8,10 @@ use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::hashes::Hash as _;
 use thiserror::Error;
 
+use super::FilterStore;
 use crate::btc::bip158::BlockFilter;
 
-/// The filters that a node has, by the hashes of their blocks: in memory, filled in the order of the chain: for tests of wallets, and for
+/// A [`FilterStore`] in memory, filled in the order of the chain: for tests of wallets, and for
 /// chains that are small.
 ///
 /// Blocks that [`rollback`](Self::rollback) takes off keep their filters, as in Core's index, so
@@ -76,6 +77,13 @@ impl MemoryFilterStore {
         Ok(())
     }
 
+    /// Frees the filters of the blocks that left the chain.
+    pub fn drop_stale(&mut self) {
+        let mut stale = core::mem::take(&mut self.filters);
+        let kept = |block: &BlockHash| stale.remove(block).map(|indexed| (*block, indexed));
+        self.filters = self.active.iter().filter_map(kept).collect();
+    }
+
     /// The place of `block`, if it is in the chain.
     fn place(&self, block: &BlockHash) -> Option<usize> {
         let place = self.filters.get(block)?.place;
@@ -102,26 +110,25 @@ impl MemoryFilterStore {
     pub fn is_empty(&self) -> bool {
         self.active.is_empty()
     }
-
-    /// The bytes of the basic filter of `block`, which may have left the chain.
-    pub fn filter(&self, block: &BlockHash) -> Option<Vec<u8>> {
-        self.filters.get(block).map(|indexed| indexed.content.clone())
-    }
-
-    /// The hash of the filter of `block`.
-    pub fn filter_hash(&self, block: &BlockHash) -> Option<FilterHash> {
-        self.filters.get(block).map(|indexed| indexed.hash)
-    }
-
-    /// The filter header at `block`.
-    pub fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader> {
-        self.filters.get(block).map(|indexed| indexed.header)
-    }
 }
 
 impl Default for MemoryFilterStore {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl FilterStore for MemoryFilterStore {
+    fn filter(&self, block: &BlockHash) -> Option<Vec<u8>> {
+        self.filters.get(block).map(|indexed| indexed.content.clone())
+    }
+
+    fn filter_hash(&self, block: &BlockHash) -> Option<FilterHash> {
+        self.filters.get(block).map(|indexed| indexed.hash)
+    }
+
+    fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader> {
+        self.filters.get(block).map(|indexed| indexed.header)
     }
 }
 

@@ -2,7 +2,6 @@
 //! of the same shape, and the bounds that it does not reach.
 
 use bitcoin::Network;
-use bitcoin::bip158::FilterHash;
 use bitcoin::block::Header;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::sha256d;
@@ -57,7 +56,10 @@ impl Node {
 
     fn messages(&self, request: impl Into<Request>) -> Vec<NetworkMessage> {
         let Answer::Send(mut reply) = self.answer(request) else { panic!("no answer") };
-        core::iter::from_fn(|| reply.next_message(&self.store)).collect()
+        let count = reply.remaining();
+        let messages: Vec<_> = core::iter::from_fn(|| reply.next_message(&self.store)).collect();
+        assert_eq!((messages.len(), reply.remaining()), (count, 0));
+        messages
     }
 
     fn checkpoints(&self, stop_hash: BlockHash) -> Vec<FilterHeader> {
@@ -280,7 +282,7 @@ fn stale_answer(blocks: usize, spacing: u32, stored: bool) -> Answer {
 fn stale_blocks_are_unknown_after_30_days_of_time_or_work() {
     let days = 24 * 60 * 60;
     let unknown = |answer| matches!(answer, Answer::Disconnect(Violation::UnknownStop(_)));
-    let served = |answer| matches!(answer, Answer::Send(Reply(Messages::Filters(blocks))) if blocks.len() == 2);
+    let served = |answer| matches!(answer, Answer::Send(reply) if reply.remaining() == 2);
     assert!(served(stale_answer(30, days - 1, true)));
     assert!(served(stale_answer(1, 30 * days - 1, true)));
     assert!(unknown(stale_answer(30, days, true)));
@@ -314,8 +316,9 @@ fn a_reply_goes_on_after_a_reorganization_and_ends_where_a_filter_is_lost() {
         assert_eq!(message.block_hash, header.block_hash());
         assert_eq!(message.filter, content(&header.block_hash()));
     }
-    assert_eq!(reply.next_message(&MemoryFilterStore::new()), None);
+    node.store.drop_stale();
     assert_eq!(reply.next_message(&node.store), None);
+    assert_eq!(reply.remaining(), 0);
 }
 
 #[test]
@@ -335,6 +338,8 @@ fn the_store_follows_its_chain() {
     assert_eq!(header, last_header(FilterHeader::all_zeros(), chain.iter().map(hash_of)));
     assert_eq!((node.store.tip_header(), node.store.len()), (header, 3));
     assert!(node.store.filter(&left).is_some());
+    node.store.drop_stale();
+    assert_eq!(node.store.filter(&left), None);
     assert_eq!(node.store.filter_hash(&fork), Some(hash_of(&fork)));
     // A block that left may come back.
     node.store.rollback(&fork).unwrap();

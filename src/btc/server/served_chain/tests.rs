@@ -7,6 +7,7 @@ use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, Txid, Witness};
 
+use super::super::filters::FilterStore as _;
 use super::super::mempool::{MAX_ACCEPTED, MAX_ACCEPTED_WEIGHT};
 use super::super::tests::{NOW, add, chain_of};
 use super::{IncomingBlock, ServedChain, TransactionError};

@@ -74,7 +74,7 @@ pub(crate) struct LinkedHeaders {
     /// What the headers are written in
     #[arg(long, value_parser = choice(&FORMATS), default_value = "auto")]
     pub(crate) format: HeaderFormat,
-    /// Threads, 1024 at the most [default: one for each core]
+    /// Threads that hash and scan, 1024 at most [default: one for each core]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
 }

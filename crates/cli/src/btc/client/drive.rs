@@ -63,9 +63,9 @@ pub(super) struct Ended {
     pub(super) time: Option<u32>,
 }
 
-/// The reason to end that a client's status is, if it is one. `give_up`: after so long without
-/// progress, and once everything that the peers have is seen; none to go on. `waited`: without
-/// progress.
+/// Why the run must end, if it must. `give_up`: the longest time without progress, after which the
+/// run ends, as it does once it has caught up; without it the run follows new blocks for ever.
+/// `waited`: how long there was no progress.
 fn reason(give_up: Option<Duration>, status: &Status, waited: Duration) -> Option<Ending> {
     // Nobody will ever come again.
     if status.all_banned {
@@ -92,8 +92,8 @@ fn reason(give_up: Option<Duration>, status: &Status, waited: Duration) -> Optio
     Some(Ending::GaveUp(format!("{why} for {} s", waited.as_secs())))
 }
 
-/// Reads until there is a reason to end, and has the client keep what it knows. `once`: catching up
-/// is one.
+/// Reads until there is a reason to end, and has the client keep what it knows. With `once` the run
+/// ends when it has caught up.
 pub(super) fn drive(
     client: Client,
     args: &PeerArgs,

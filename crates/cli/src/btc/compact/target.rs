@@ -40,11 +40,11 @@ impl Target {
         Ok(Self { path: path.to_owned(), state: State::New })
     }
 
-    /// A file with filters, how much of it is intact, and how many bytes of a record that was not
-    /// written whole the first filter replaces.
+    /// Opens a file with filters. Also returns its intact part, and the number of trailing bytes of
+    /// an incomplete record, which the first filter that is appended overwrites.
     ///
-    /// Only a last record that was not written whole may stand behind: anything else is damage to
-    /// what was whole, and to cut it off would lose what stands behind it.
+    /// Only an incomplete last record may follow the intact part. Anything else is damage to a
+    /// record that was complete, and cutting it off would lose what comes after it.
     pub(crate) fn append_to(path: &Path) -> anyhow::Result<(Self, Intact, u64)> {
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         lock(&file)?;

@@ -87,22 +87,28 @@ pub(crate) fn numbers(index: &MappedIndex) -> RangeInclusive<u64> {
     index.numbers().expect("it has blocks")
 }
 
-/// Hashes of blocks from one on, as the index has them together.
+/// Hashes of consecutive blocks, as the index stores them together.
 #[derive(Default)]
-pub(crate) struct Hashes(u64, Vec<B256>);
+pub(crate) struct Hashes {
+    /// The number of the first.
+    first: u64,
+    hashes: Vec<B256>,
+}
 
 impl Hashes {
-    /// That of a block, if the index has it.
+    /// The hash of a block, if the index has it.
     pub(crate) fn get(
         &mut self,
         index: &MappedIndex,
         number: u64,
     ) -> Result<Option<B256>, IndexError> {
-        if !(self.0..self.0 + self.1.len() as u64).contains(&number) {
-            *self = index.hashes_around(number)?.map_or_else(Self::default, |it| Self(it.0, it.1));
+        let end = self.first + self.hashes.len() as u64;
+        if !(self.first..end).contains(&number) {
+            let (first, hashes) = index.hashes_around(number)?.unwrap_or_default();
+            *self = Self { first, hashes };
         }
-        let place = number.checked_sub(self.0).and_then(|place| usize::try_from(place).ok());
-        Ok(place.and_then(|place| self.1.get(place).copied()))
+        let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        Ok(place.and_then(|place| self.hashes.get(place).copied()))
     }
 }
 
