@@ -90,5 +90,6 @@ fn no_filters(scene: &Scene) {
     assert_eq!(ended.code, 4, "{}", ended.stderr);
     let report = ended.json();
     assert_eq!(report["ended"], "gave_up", "{report}");
-    assert_eq!(report["answered_to"], Value::Null, "{report}");
+    // The genesis block's filter needs no peer: it may be answered before the command gives up.
+    assert_eq!(report["answered_to"].as_u64().unwrap_or(0), 0, "{report}");
 }
