@@ -3,39 +3,17 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use bitcoin::absolute::LockTime;
-use bitcoin::block::{Header, Version};
-use bitcoin::constants::genesis_block;
+use bitcoin::block::Header;
 use bitcoin::hashes::Hash as _;
-use bitcoin::script::Builder;
-use bitcoin::{
-    Amount, Block, BlockHash, CompactTarget, Network, OutPoint, ScriptBuf, Sequence, Transaction,
-    TxIn, TxMerkleNode, TxOut, Witness, transaction,
-};
+use bitcoin::{Amount, Block, BlockHash, OutPoint, ScriptBuf, Transaction, TxMerkleNode, TxOut};
+use testkit::btc::regtest;
 
-/// The header of the genesis block.
-pub(crate) fn genesis() -> Header {
-    genesis_block(Network::Regtest).header
-}
-
-/// Gives a header its proof of work: two tries on average.
-pub(crate) fn prove(header: &mut Header) {
-    while header.validate_pow(header.target()).is_err() {
-        header.nonce += 1;
-    }
-}
+pub(crate) use testkit::btc::regtest::{genesis, solve};
 
 /// A header on top of another, `spacing` seconds later.
 pub(crate) fn header(parent: &Header, merkle_root: TxMerkleNode, spacing: u32) -> Header {
-    let mut header = Header {
-        version: Version::from_consensus(0x2000_0000),
-        prev_blockhash: parent.block_hash(),
-        merkle_root,
-        time: parent.time + spacing,
-        bits: CompactTarget::from_consensus(0x207f_ffff),
-        nonce: 0,
-    };
-    prove(&mut header);
+    let mut header = regtest::header(parent.block_hash(), parent.time + spacing, merkle_root);
+    solve(&mut header);
     header
 }
 
@@ -51,10 +29,7 @@ pub(crate) fn mine_headers(parent: &Header, count: usize, branch: u8, spacing: u
 
 /// A block of these transactions on top of another.
 pub(crate) fn block(parent: &Header, txdata: Vec<Transaction>) -> Block {
-    let mut block = Block { header: *parent, txdata };
-    let merkle_root = block.compute_merkle_root().expect("a coinbase");
-    block.header = header(parent, merkle_root, 600);
-    block
+    regtest::block(parent.block_hash(), parent.time + 600, txdata)
 }
 
 /// Blocks from genesis on, without it.
@@ -75,42 +50,23 @@ pub(crate) fn extend(blocks: &mut Vec<Block>, count: u32, tag: i64) {
 /// The block after `blocks`, which start at height 1, with these transactions.
 pub(crate) fn next_block(blocks: &[Block], tag: i64, transactions: Vec<Transaction>) -> Block {
     let previous = blocks.last().map_or_else(genesis, |block| block.header);
-    let height = i64::try_from(blocks.len() + 1).expect("few");
-    let mut coinbase = spend(OutPoint::null(), ScriptBuf::from_bytes(vec![0x51]), 1);
-    coinbase.input[0].script_sig = Builder::new().push_int(height).push_int(tag).into_script();
-    let mut txdata = vec![coinbase];
+    let height = u32::try_from(blocks.len() + 1).expect("few");
+    let mut txdata =
+        vec![regtest::coinbase(height, tag.to_le_bytes(), vec![output(vec![0x51], 1)])];
     txdata.extend(transactions);
-    commit_to_witnesses(&mut txdata);
     block(&previous, txdata)
 }
 
-/// Only where there are any.
-fn commit_to_witnesses(txdata: &mut [Transaction]) {
-    if txdata.iter().all(|tx| tx.input.iter().all(|input| input.witness.is_empty())) {
-        return;
-    }
-    let block = Block { header: genesis(), txdata: txdata.to_vec() };
-    let root = block.witness_root().expect("a coinbase");
-    let commitment = Block::compute_witness_commitment(&root, &[0; 32]);
-    let script = [&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed][..], commitment.as_byte_array()].concat();
-    let script_pubkey = ScriptBuf::from_bytes(script);
-    txdata[0].output.push(TxOut { value: Amount::ZERO, script_pubkey });
-    txdata[0].input[0].witness = Witness::from_slice(&[[0; 32]]);
+fn output(script: Vec<u8>, sats: u64) -> TxOut {
+    TxOut { value: Amount::from_sat(sats), script_pubkey: ScriptBuf::from_bytes(script) }
 }
 
-/// A transaction with one input and one output; nobody here looks at signatures.
+/// A transaction with one input and one output, without signatures.
 pub(crate) fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u64) -> Transaction {
-    Transaction {
-        version: transaction::Version::TWO,
-        lock_time: LockTime::ZERO,
-        input: vec![TxIn {
-            previous_output,
-            script_sig: ScriptBuf::new(),
-            sequence: Sequence::MAX,
-            witness: Witness::new(),
-        }],
-        output: vec![TxOut { value: Amount::from_sat(sats), script_pubkey }],
-    }
+    regtest::transaction(
+        vec![regtest::input(previous_output)],
+        vec![output(script_pubkey.into_bytes(), sats)],
+    )
 }
 
 /// The first output of a block's coinbase.

@@ -4,10 +4,13 @@
 
 pub mod allocation;
 mod binomial;
+#[cfg(feature = "chains")]
 pub mod btc;
 pub mod corpus;
+#[cfg(feature = "chains")]
 pub mod eth;
 mod mutation;
+#[cfg(feature = "chains")]
 pub mod proxy;
 mod rng;
 pub mod timer;

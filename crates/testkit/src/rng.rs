@@ -1,5 +1,6 @@
 //! A seeded source of numbers, so that a failure comes back with its seed.
 
+#[cfg(feature = "chains")]
 use alloy_primitives::{Address, B256};
 
 /// Where the source goes from one number to the next.
@@ -63,10 +64,12 @@ impl Rng {
         u32::from_le_bytes(self.array())
     }
 
+    #[cfg(feature = "chains")]
     pub fn word(&mut self) -> B256 {
         B256::from(self.packed())
     }
 
+    #[cfg(feature = "chains")]
     pub fn address(&mut self) -> Address {
         Address::from_word(self.word())
     }

@@ -249,21 +249,15 @@ fn core_oracle() {
 /// Trees made of nothing but chance: the same verdict, and the same matches, as `bitcoin`'s.
 #[test]
 fn random_trees_as_bitcoin_reads_them() {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut below = |limit: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 20) % limit
-    };
+    let mut rng = testkit::Rng::new(1);
     let mut well_formed = 0;
     for _ in 0..200_000 {
         let mut header: Header = deserialize(&[0; 80]).unwrap();
-        let num_transactions = u32::try_from(below(9)).unwrap();
-        let hashes = (0..below(6))
-            .map(|_| TxMerkleNode::hash(&[u8::try_from(below(40)).unwrap()]))
+        let num_transactions = u32::try_from(rng.below(9)).unwrap();
+        let hashes = (0..rng.below(6))
+            .map(|_| TxMerkleNode::hash(&[u8::try_from(rng.below(40)).unwrap()]))
             .collect();
-        let flags = (0..below(3)).map(|_| u8::try_from(below(256)).unwrap()).collect();
+        let flags = (0..rng.below(3)).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
         let block = MerkleBlock { header, num_transactions, hashes, flags };
         if let Err(TreeError::RootMismatch { tree, .. }) = block.extract_matches() {
             header.merkle_root = tree;

@@ -1,10 +1,10 @@
 //! What takes the inside to see.
 
 use super::*;
-use crate::static_build::split_mix;
 
-fn random(count: usize, mut seed: u64) -> Vec<u64> {
-    (0..count).map(|_| split_mix(&mut seed)).collect()
+fn random(count: usize, seed: u64) -> Vec<u64> {
+    let mut rng = testkit::Rng::new(seed);
+    (0..count).map(|_| rng.u64()).collect()
 }
 
 #[test]

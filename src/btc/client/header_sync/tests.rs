@@ -6,7 +6,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{CompactTarget, Network};
 
 use super::*;
-use crate::btc::tests::{genesis, mine_headers, prove};
+use crate::btc::tests::{genesis, mine_headers, solve};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A time after that of every header made here.
@@ -257,7 +257,7 @@ fn invalid_headers_and_those_that_do_not_link_end_in_a_ban() {
 fn good_headers_before_a_bad_one_are_kept_with_their_events() {
     let mut headers = mine_headers(&genesis(), 5, 1, 1);
     headers[4].time = 0;
-    prove(&mut headers[4]);
+    solve(&mut headers[4]);
     let mut world = World::fresh();
     world.add(1, chain(&[]));
     world.take(1, &headers);
@@ -304,7 +304,7 @@ fn ahead(world: &mut World) -> Vec<Header> {
     for _ in 0..2 {
         let mut next = mine_headers(headers.last().unwrap(), 1, 1, 1)[0];
         next.time += 10_000;
-        prove(&mut next);
+        solve(&mut next);
         headers.push(next);
     }
     world.now = Duration::from_secs((headers[2].time).into());
@@ -357,7 +357,7 @@ fn a_branch_with_headers_from_the_future_is_no_fault() {
     let mut long = mine_headers(&genesis(), 4_100, 2, 1);
     let mut last = mine_headers(&long[4_099], 1, 2, 1)[0];
     last.time += 10_000;
-    prove(&mut last);
+    solve(&mut last);
     long.push(last);
     world.add(2, chain(&[&long]));
     world.run();

@@ -118,12 +118,9 @@ fn each_network_block_by_block() {
         let (genesis, mut context) = genesis_context(network);
         let mut work = genesis.work();
         let mut different = alloc::collections::BTreeSet::new();
-        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut rng = testkit::Rng::new(1);
         for height in 1..=4 * PERIOD + 100 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            let random = u32::try_from(state >> 40).unwrap();
+            let random = rng.u32();
             let last = naive.blocks.last().unwrap().0;
             // Fast, then slow, so that targets get harder and easier.
             let pace = [100, 300, 900, 30][(height / PERIOD % 4) as usize];

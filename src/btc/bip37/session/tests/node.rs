@@ -67,7 +67,7 @@ pub(super) fn block(height: u32, txdata: Vec<Transaction>) -> Block {
     // The hash tells blocks of one height apart: all follow the genesis block.
     let mut block = regtest::block(&regtest::genesis(), txdata);
     block.header.time = height;
-    regtest::prove(&mut block.header);
+    regtest::solve(&mut block.header);
     block
 }
 

@@ -3,15 +3,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-// For the file of blocks below, which the library's tests share.
-use chainsieve::bitcoin::absolute::LockTime;
 use chainsieve::bitcoin::consensus::encode::{serialize, serialize_hex};
 use chainsieve::bitcoin::constants::genesis_block;
-use chainsieve::bitcoin::transaction::Version;
 use chainsieve::bitcoin::{
-    Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, Transaction, TxIn, TxOut,
+    Amount, Block, BlockHash, Network, OutPoint, ScriptBuf, Transaction, TxOut,
 };
 use chainsieve_client::testnode::next_block;
+use testkit::btc::regtest;
 
 use super::{Folder, News, PATIENCE};
 
@@ -32,12 +30,8 @@ fn hashes(blocks: &[Block]) -> Vec<BlockHash> {
 }
 
 fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u64) -> Transaction {
-    Transaction {
-        version: Version::TWO,
-        lock_time: LockTime::ZERO,
-        input: vec![TxIn { previous_output, ..TxIn::default() }],
-        output: vec![TxOut { value: Amount::from_sat(sats), script_pubkey }],
-    }
+    let output = TxOut { value: Amount::from_sat(sats), script_pubkey };
+    regtest::transaction(vec![regtest::input(previous_output)], vec![output])
 }
 
 /// A folder that goes with the test.
