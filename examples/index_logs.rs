@@ -9,7 +9,6 @@ use chainsieve::alloy_primitives::address;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::index::{Folder, Index, Settings, Writer};
 use chainsieve::eth::log_query::LogQuery;
-use chainsieve::simd::Backend;
 
 /// Headers of mainnet, seven consecutive ones of May 2025 among them.
 const HEADERS: &str = include_str!("../fixtures/ethereum/headers.json");
@@ -32,9 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Whoever builds an index verifies the headers: linked here, up to a hash that they trust.
     let mut chain = HeaderChain::new();
-    chain.extend_from_rlp(Backend::best(), &headers(22_431_080..=22_431_086)?)?;
+    chain.extend_from_rlp(&headers(22_431_080..=22_431_086)?)?;
     let mut writer = Writer::open(Folder::new(&path), &Settings::new("mainnet")?)?;
-    writer.append(Backend::best(), &chain)?;
+    writer.append(&chain)?;
     writer.sync()?; // from here on the blocks are there, whatever happens
 
     // Any number of others read while one writes.
@@ -46,10 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let query = LogQuery::new()
         .address(address!("6b175474e89094c44da98b954eedeac495271d0f"))
         .event("Transfer(address,address,uint256)")?
-        .compile(Backend::best());
-    let candidates = index.candidates(Backend::best(), &query, blocks.clone())?;
+        .compile();
+    let candidates = index.candidates(&query, blocks.clone())?;
     println!("{} candidates", candidates.count());
-    let forecast = index.forecast(Backend::best(), &query, blocks)?;
+    let forecast = index.forecast(&query, blocks)?;
     println!("about {:.0} kB of receipts to look into", forecast.slim_bytes() / 1e3);
 
     // A candidate's header comes from anyone. Linked to the next hash that the index has, it is the
@@ -57,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for number in candidates.iter() {
         let (anchor, hash) = index.anchor(number)?;
         let mut given = HeaderChain::new();
-        given.extend_from_rlp(Backend::best(), &headers(number..=anchor)?)?;
+        given.extend_from_rlp(&headers(number..=anchor)?)?;
         let shown = given.anchored_to(&[hash]) == Some(anchor);
         println!("block {number}, by block {anchor}: {}", if shown { "shown" } else { "another" });
     }

@@ -12,7 +12,6 @@ use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::{Block, consensus::encode::deserialize_hex};
 use chainsieve::btc::bip158::container::Records;
 use chainsieve::btc::bip158::scan::{Cursor, FilterItem, Reason, Scan};
-use chainsieve::simd::Backend;
 
 /// The filters of mainnet's first 256 blocks; and the blocks, with their filter headers.
 const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
@@ -26,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         (0..rows.len()).map(|height| text(height, "filter_header").parse()).collect();
     let headers = headers?;
 
-    let mut scan = Scan::new(Backend::best(), Cursor::at(0));
+    let mut scan = Scan::new(Cursor::at(0));
     let wallet = scan.wallets_mut().add(9);
     let first = block(9)?.txdata[0].output[0].script_pubkey.clone();
     scan.wallets_mut().push(wallet, first.as_bytes());

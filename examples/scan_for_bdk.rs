@@ -11,7 +11,6 @@ use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::{Block, Network};
 use chainsieve::btc::bip158::container::Records;
 use chainsieve::btc::bip158::scan::{Cursor, Scan, WalletId, Wallets};
-use chainsieve::simd::Backend;
 
 /// The filters of mainnet's first 256 blocks; and the blocks, as peers would send them.
 const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
@@ -28,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .network(Network::Bitcoin)
         .create_wallet_no_persist()?;
 
-    let mut scan = Scan::new(Backend::best(), Cursor::at(0));
+    let mut scan = Scan::new(Cursor::at(0));
     let id = scan.wallets_mut().add(1);
     look_ahead(&wallet, id, scan.wallets_mut());
     let mut fetched = Vec::new();

@@ -9,7 +9,6 @@ use chainsieve::alloy_primitives::{B256, address};
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::log_query::LogQuery;
-use chainsieve::simd::Backend;
 
 /// Headers of mainnet, seven consecutive ones of May 2025 among them.
 const HEADERS: &str = include_str!("../fixtures/ethereum/headers.json");
@@ -25,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Linked by parent hash: the trusted hash of the last block authenticates all before it.
     let mut chain = HeaderChain::new();
-    chain.extend_from_rlp(Backend::best(), &rlp)?;
+    chain.extend_from_rlp(&rlp)?;
     let trusted: B256 =
         "0xda4fb6651ac95062a61b2d58af531a01c9ea4b2e56aa0d4214d070e1ab2ae18b".parse()?;
     let anchored = chain.anchored_to(&[trusted]).ok_or("these headers lead to another block")?;
@@ -35,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let query = LogQuery::new()
         .address(address!("6b175474e89094c44da98b954eedeac495271d0f"))
         .event("Transfer(address,address,uint256)")?
-        .compile(Backend::best());
+        .compile();
     let candidates: Vec<u64> = chain.candidates(&query).map(|block| block.number).collect();
     for block in chain.blocks() {
         let answer = if candidates.contains(&block.number) { "perhaps" } else { "no: proven" };
@@ -43,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let mut forecast = Forecast::new(query);
-    forecast.add(Backend::best(), &chain);
+    forecast.add(&chain);
     println!(
         "{} candidates, {:.1} expected by chance; about {:.0} kB of receipts",
         forecast.candidates(),

@@ -12,7 +12,6 @@ use chainsieve::btc::bip158::BoundBlock;
 use chainsieve::btc::bip158::container::Records;
 use chainsieve::btc::bip158::scan::{Cursor, Scan, Wallets};
 use chainsieve::btc::wallet::{History, Watch};
-use chainsieve::simd::Backend;
 use lightning::chain::{Filter, WatchedOutput, transaction};
 
 const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
@@ -46,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
 
     let mut watch = Watch::new();
-    let mut scan = Scan::new(Backend::best(), Cursor::at(10));
+    let mut scan = Scan::new(Cursor::at(10));
     let wallet = scan.wallets_mut().add(10);
     let take = |wallets: &mut Wallets, watch: &mut Watch| {
         for (outpoint, script) in registered.0.lock().expect("no panic").drain(..) {

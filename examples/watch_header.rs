@@ -10,7 +10,6 @@ use chainsieve::eth::header::HeaderView;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::scan::WatchList;
-use chainsieve::simd::Backend;
 
 /// Block 17,686,111 of mainnet with all its receipts.
 const BLOCK: &str = include_str!("../fixtures/ethereum/blocks/mainnet_17686111.json");
@@ -25,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(LogQuery::new().event("Transfer(address,address,uint256)")?.topic2(account))
     };
     let queries: Vec<LogQuery> = (0..10_000).map(customer).collect::<Result<_, _>>()?;
-    let compiled: Vec<_> = queries.iter().map(|query| query.compile(Backend::best())).collect();
+    let compiled: Vec<_> = queries.iter().map(LogQuery::compile).collect();
     let watches = WatchList::new(&compiled);
 
     let block: serde_json::Value = serde_json::from_str(BLOCK)?;
@@ -34,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let header = bytes(&block["header"])?;
     let header = HeaderView::decode(&header)?;
-    let perhaps = watches.matching(Backend::best(), header.logs_bloom());
+    let perhaps = watches.matching(header.logs_bloom());
     println!("block {}: {} of {} watches perhaps", header.number(), perhaps.len(), watches.len());
 
     // One of them at least is a "maybe": all receipts of the block settle it for all.

@@ -14,7 +14,7 @@ pub(crate) fn run(report: &mut Report) {
         let questions: Vec<(&Filter, Vec<Vec<u8>>)> = family
             .filters()
             .map(|filter| {
-                filter.gcs().decode_into(Backend::SCALAR, &mut values).expect("a filter");
+                filter.gcs().decode_into_on(Backend::SCALAR, &mut values).expect("a filter");
                 let last = *values.last().expect("not empty");
                 (filter, vec![script_behind(filter, last, &mut random)])
             })
@@ -23,7 +23,7 @@ pub(crate) fn run(report: &mut Report) {
         for backend in Backend::available() {
             let mut ours = || {
                 for (filter, _) in &questions {
-                    filter.gcs().decode_into(backend, &mut values).expect("a filter");
+                    filter.gcs().decode_into_on(backend, &mut values).expect("a filter");
                     assert_eq!(values.len(), filter.gcs().num_elements() as usize);
                 }
             };

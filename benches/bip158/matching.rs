@@ -33,7 +33,7 @@ fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) 
     let mut random = Rng::new(count as u64);
     let questions = family.absent(questions, || filters::scripts(&mut random, count));
     for backend in Backend::available() {
-        let mut matcher = Matcher::new(backend);
+        let mut matcher = Matcher::new().with_backend(backend);
         let mut ours = || {
             let matches = questions.iter().filter(|question| {
                 let filter = question.filter.gcs();
@@ -54,7 +54,7 @@ fn fresh(report: &mut Report, family: &Family, count: usize) {
     let questions =
         family.absent(64, || (0..count).map(|_| filters::taproot(&mut random)).collect());
     for backend in Backend::available() {
-        let mut matcher = Matcher::new(backend);
+        let mut matcher = Matcher::new().with_backend(backend);
         let mut prepared = PreparedScripts::new();
         let mut ours = || {
             let matches = questions.iter().filter(|question| {

@@ -31,7 +31,7 @@ pub(crate) fn run(report: &mut Report) {
     // The first call caches the filters' blooms.
     let expected = plain();
     for backend in Backend::available() {
-        let mut set = QuerySet::new(backend);
+        let mut set = QuerySet::new().with_backend(backend);
         for (address, topic) in &pairs {
             let clauses = vec![positions(&[address]), positions(&[topic])];
             set.insert(CompiledQuery::new(clauses), 0);

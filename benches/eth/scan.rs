@@ -4,7 +4,7 @@ use alloy_primitives::{Address, Bloom, BloomInput};
 use alloy_rpc_types_eth::Filter;
 use chainsieve::eth::bloom;
 use chainsieve::eth::log_query::CompiledQuery;
-use chainsieve::eth::scan::{Scanner, candidates};
+use chainsieve::eth::scan::{Scanner, candidates_on};
 use chainsieve::simd::Backend;
 
 use testkit::Rng;
@@ -84,12 +84,12 @@ fn six_bits(report: &mut Report, blooms: &[[u8; 256]], theirs: &[Bloom], random:
             found.collect::<Vec<_>>()
         };
         for backend in Backend::available() {
-            let found = candidates(backend, query, blooms);
+            let found = candidates_on(backend, query, blooms);
             assert_eq!(found, plain());
             report.ratio(
                 &format!("address and topic, {name}, per filter, {backend:?} vs Bloom::contains"),
                 blooms.len(),
-                || candidates(backend, query, blooms),
+                || candidates_on(backend, query, blooms),
                 plain,
             );
         }
@@ -125,15 +125,15 @@ fn many_addresses(report: &mut Report, random: &mut Rng) {
                 if expected.len() * 10 > count * 9 { ": the query selects nothing" } else { "" },
             );
             for backend in Backend::available() {
-                let scanner = Scanner::ordered_by(backend, &query, &blooms);
-                assert_eq!(candidates(backend, &query, &blooms), expected);
+                let scanner = Scanner::ordered_by_on(backend, &query, &blooms);
+                assert_eq!(candidates_on(backend, &query, &blooms), expected);
                 assert_eq!(scanner.candidates(&blooms), expected);
                 report.ratio(
                     &format!(
                         "1,000 addresses{name}, {fill} full, per filter, {backend:?} vs alloy's Filter"
                     ),
                     count,
-                    || candidates(backend, &query, &blooms),
+                    || candidates_on(backend, &query, &blooms),
                     plain,
                 );
             }
@@ -153,7 +153,7 @@ fn turning(report: &mut Report, blooms: &[[u8; 256]], addresses: &[Address]) {
             report.figure(
                 &format!("{values} addresses, 3 to 10 % full, per filter, {backend:?}"),
                 blooms.len(),
-                || candidates(backend, &query, blooms),
+                || candidates_on(backend, &query, blooms),
             );
         }
     }

@@ -37,14 +37,14 @@ pub(crate) fn run(report: &mut Report) {
             for backend in Backend::available() {
                 // The first call caches the filters' blooms.
                 for (bloom, their) in blooms.iter().zip(&theirs) {
-                    assert_eq!(list.matching(backend, bloom), plain(&filters, their));
+                    assert_eq!(list.matching_on(backend, bloom), plain(&filters, their));
                 }
                 report.ratio(
                     &format!(
                         "{WATCHES} watches of {name}, {fill} full, per header, {backend:?} vs alloy's Filter"
                     ),
                     blooms.len(),
-                    || blooms.iter().map(|bloom| list.matching(backend, bloom)).map(black_box).count(),
+                    || blooms.iter().map(|bloom| list.matching_on(backend, bloom)).map(black_box).count(),
                     || theirs.iter().map(|bloom| plain(&filters, bloom)).map(black_box).count(),
                 );
             }

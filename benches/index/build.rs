@@ -32,7 +32,7 @@ pub(crate) fn run(report: &mut Report, filters: &[Filter]) {
     for backend in Backend::available() {
         let settings = Settings::new("bench").expect("a label");
         let mut writer = Writer::open(Memory::default(), &settings).expect("a new index");
-        writer = writer.with_confirmations(0);
+        writer = writer.with_confirmations(0).with_backend(backend);
         let (mut chain, mut parent) = (HeaderChain::new(), B256::ZERO);
         let (mut rows, mut whole) = (Duration::MAX, Duration::MAX);
         let mut rlp = Vec::new();
@@ -45,9 +45,9 @@ pub(crate) fn run(report: &mut Report, filters: &[Filter]) {
                     parent = link(parent, number as u64, filter, &mut rlp);
                 }
                 chain = chain.following();
-                chain.extend_from_rlp(Backend::best(), &rlp).expect("linked headers");
+                chain.extend_from_rlp(&rlp).expect("linked headers");
                 let started = Instant::now();
-                let _ = writer.append(backend, &chain).expect("the next headers");
+                let _ = writer.append(&chain).expect("the next headers");
                 started.elapsed()
             };
             let first = append(start..end - SECTION);

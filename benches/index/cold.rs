@@ -4,8 +4,6 @@ use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
 
-use chainsieve::simd::Backend;
-
 use crate::blooms::Chain;
 use crate::mapped::Segments;
 use crate::query::cases;
@@ -29,7 +27,7 @@ pub(crate) fn run(report: &mut Report, chain: &Chain, store: &Store) {
             let (asked, opening) = (bytes_read(), started.elapsed());
             let all = index.numbers().expect("blocks");
             let started = Instant::now();
-            let found = index.candidates(Backend::best(), &case.query, all).expect("sound");
+            let found = index.candidates(&case.query, all).expect("sound");
             let time = started.elapsed();
             (time, opening, bytes_read() - asked, asked - opened, found.count())
         });

@@ -90,7 +90,7 @@ pub(crate) fn run(report: &mut Report, chain: &Chain, filters: &[Filter], store:
     let backend = Backend::best();
     for case in cases(chain) {
         let Case { name, query, .. } = &case;
-        let expected = scan::candidates(backend, query, filters);
+        let expected = scan::candidates_on(backend, query, filters);
         check(&case, chain, filters, &expected);
         // What is not sealed stands filter by filter.
         let unsealed =
@@ -104,23 +104,23 @@ pub(crate) fn run(report: &mut Report, chain: &Chain, filters: &[Filter], store:
         );
         rows.push(unsealed);
         for backend in Backend::available() {
-            let found = index.candidates(backend, query, all()).expect("a sound index");
+            let found = index.candidates_on(backend, query, all()).expect("a sound index");
             assert_eq!(found.count(), expected.len() as u64);
             assert!(found.iter().eq(expected.iter().map(|number| *number as u64)));
         }
-        let ours = || index.candidates(backend, query, all()).expect("a sound index").count();
+        let ours = || index.candidates_on(backend, query, all()).expect("a sound index").count();
         report.ratio(&format!("{name}, vs Bloom::contains"), 1, ours, || case.plain(filters));
         report.ratio(&format!("{name}, vs reading its rows"), 1, ours, || stream(&rows));
-        report.figure(&format!("{name}, counted only"), 1, || index.count(backend, query, all()));
+        report.figure(&format!("{name}, counted only"), 1, || index.count(query, all()));
         report.figure(&format!("{name}, every block's number"), 1, || {
-            let found = index.candidates(backend, query, all()).expect("a sound index");
+            let found = index.candidates_on(backend, query, all()).expect("a sound index");
             found.iter().map(black_box).fold(0, u64::max)
         });
         report.figure_of(
             &format!("{name}, first query after opening"),
             1,
             || store.index(),
-            |index| index.candidates(backend, query, all()).expect("a sound index").count(),
+            |index| index.candidates_on(backend, query, all()).expect("a sound index").count(),
         );
     }
 }

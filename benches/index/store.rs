@@ -7,7 +7,6 @@ use alloy_consensus::Header;
 use alloy_primitives::{B256, Bloom, keccak256};
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::index::{Folder, Index, Settings, Writer};
-use chainsieve::simd::Backend;
 
 use crate::blooms::Filter;
 use crate::mapped::MappedFolder;
@@ -95,10 +94,10 @@ fn build(path: &Path, filters: &[Filter]) -> Built {
         }
         let started = Instant::now();
         chain = chain.following();
-        chain.extend_from_rlp(Backend::best(), &rlp).expect("linked headers");
+        chain.extend_from_rlp(&rlp).expect("linked headers");
         built.verified += started.elapsed();
         let started = Instant::now();
-        let _ = writer.append(Backend::best(), &chain).expect("the next headers");
+        let _ = writer.append(&chain).expect("the next headers");
         writer.sync().expect("a durable index");
         built.written += started.elapsed();
     }

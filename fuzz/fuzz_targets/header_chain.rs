@@ -8,10 +8,10 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|rlp: &[u8]| {
     let mut plain = HeaderChain::new();
-    let result = plain.extend_from_rlp(Backend::SCALAR, rlp);
+    let result = plain.extend_from_rlp_on(Backend::SCALAR, rlp);
     for backend in Backend::available() {
         let mut chain = HeaderChain::new();
-        assert_eq!(chain.extend_from_rlp(backend, rlp), result);
+        assert_eq!(chain.extend_from_rlp_on(backend, rlp), result);
         assert!(chain.blocks().eq(plain.blocks()));
     }
     let mut one_by_one = HeaderChain::new();

@@ -16,7 +16,7 @@ fuzz_target!(|text: &str| {
         }
         let clauses = query.topics().iter().filter(|set| !set.is_any()).count()
             + usize::from(!query.address_set().is_empty());
-        assert_eq!(query.compile(Backend::best()).clauses().len(), clauses);
+        assert_eq!(query.compile().clauses().len(), clauses);
     }
     let Ok(query) = LogQuery::from_json(text, Semantics::Alloy) else { return };
     let filter: Filter = serde_json_of(text);

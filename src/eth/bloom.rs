@@ -39,7 +39,12 @@ pub fn positions(value: &[u8]) -> BitPositions {
 }
 
 /// The bits of each value, in order, hashed several at a time.
-pub fn positions_of_each(backend: Backend, values: &[&[u8]]) -> Vec<BitPositions> {
+pub fn positions_of_each(values: &[&[u8]]) -> Vec<BitPositions> {
+    positions_of_each_on(Backend::best(), values)
+}
+
+/// As [`positions_of_each`], on this backend.
+pub fn positions_of_each_on(backend: Backend, values: &[&[u8]]) -> Vec<BitPositions> {
     let hashes = keccak256_each(backend, values);
     hashes.into_iter().map(|hash| positions_of_hash(&B256::new(hash))).collect()
 }
@@ -295,7 +300,7 @@ mod tests {
         assert_eq!(positions(transfer.as_slice()), [1443, 481, 1060]);
         let emitter = address!("fffffffffffffffffffffffffffffffffffffffe");
         assert_eq!(positions(emitter.as_slice()), [1213, 435, 262]);
-        let each = positions_of_each(Backend::best(), &[transfer.as_slice(), emitter.as_slice()]);
+        let each = positions_of_each(&[transfer.as_slice(), emitter.as_slice()]);
         assert_eq!(each, [[1443, 481, 1060], [1213, 435, 262]]);
     }
 

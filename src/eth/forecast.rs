@@ -11,7 +11,6 @@
 use alloc::vec::Vec;
 
 use alloy_primitives::Bloom;
-use chainsieve_lanes::simd::Backend;
 
 use super::bloom::{self, BitPositions};
 use super::fill::FillHistogram;
@@ -143,10 +142,10 @@ impl Forecast {
     /// # Cost
     /// A scan for the query, one for each clause and one for each value of a query for at most 8
     /// values; of larger ones, a scan of every 64th block for each value.
-    pub fn add(&mut self, backend: Backend, chain: &HeaderChain) {
+    pub fn add(&mut self, chain: &HeaderChain) {
         let blooms = chain.blooms();
         self.fills.add(blooms);
-        for block in chain.candidates_on(backend, &self.query) {
+        for block in chain.candidates(&self.query) {
             self.candidates += 1;
             self.add_costs(bloom::count_ones(block.bloom), 1.0, block.gas_used as f64);
             self.gas_of_candidates = self.gas_of_candidates.saturating_add(block.gas_used);
@@ -163,7 +162,7 @@ impl Forecast {
         for (clause, values) in self.clauses.iter_mut().zip(self.query.clauses()) {
             let count = |values: &[BitPositions], blooms: &[Bloom]| {
                 let query = CompiledQuery::new(alloc::vec![values.to_vec()]);
-                scan::candidates(backend, &query, blooms).len() as u64
+                scan::candidates(&query, blooms).len() as u64
             };
             clause.blocks += blooms.len() as u64;
             clause.candidates += count(values, blooms);
@@ -296,7 +295,7 @@ mod tests {
                 rlp.extend(hex::decode(row["header"].as_str().unwrap()).unwrap());
             }
             let mut chain = HeaderChain::new();
-            chain.extend_from_rlp(Backend::best(), &rlp).unwrap();
+            chain.extend_from_rlp(&rlp).unwrap();
             chain
         };
         alloc::vec![
@@ -333,7 +332,7 @@ mod tests {
             for seed in 0..4_000 {
                 let mut forecast = Forecast::new(shape(seed));
                 for chain in &runs {
-                    forecast.add(Backend::best(), chain);
+                    forecast.add(chain);
                 }
                 assert_eq!(forecast.blocks(), 23);
                 expected += forecast.expected_false();
@@ -354,7 +353,7 @@ mod tests {
         ]);
         let mut forecast = Forecast::new(query);
         for chain in runs() {
-            forecast.add(Backend::best(), &chain);
+            forecast.add(&chain);
         }
         let [addresses, topic] = forecast.clauses() else { panic!("two clauses") };
         assert!(!addresses.selects_nothing() && topic.selects_nothing());
@@ -398,9 +397,9 @@ mod tests {
             let hex_digits = |receipt: &serde_json::Value| receipt.as_str().unwrap().len() - 2;
             let bytes = receipts.iter().map(hex_digits).sum::<usize>() as f64 / 2.0;
             let mut chain = HeaderChain::new();
-            chain.extend_from_rlp(Backend::best(), &header).unwrap();
+            chain.extend_from_rlp(&header).unwrap();
             let mut forecast = Forecast::new(CompiledQuery::new(Vec::new()));
-            forecast.add(Backend::best(), &chain);
+            forecast.add(&chain);
             assert_eq!((forecast.blocks(), forecast.candidates()), (1, 1));
             let (factor, place) = (forecast.consensus_bytes() / bytes, &block["number"]);
             assert!((0.5..2.0).contains(&factor), "{place}: {factor}");
@@ -423,9 +422,9 @@ mod tests {
     fn a_refunded_transaction_has_a_receipt_too() {
         let header = alloy_consensus::Header { gas_used: 19_989, ..Default::default() };
         let mut chain = HeaderChain::new();
-        chain.extend_from_rlp(Backend::best(), &alloy_rlp::encode(&header)).unwrap();
+        chain.extend_from_rlp(&alloy_rlp::encode(&header)).unwrap();
         let mut forecast = Forecast::new(CompiledQuery::new(Vec::new()));
-        forecast.add(Backend::best(), &chain);
+        forecast.add(&chain);
         assert_eq!(forecast.most_receipts(), 1);
     }
 

@@ -32,13 +32,13 @@ fn sections_full_of_real_values() {
     fs::create_dir_all(&path).expect("a folder");
     let settings = Settings::new("repeated").expect("a label").with_block_hashes();
     let mut writer = Writer::open(Folder::new(&path), &settings).expect("a writer");
-    writer.append(Backend::best(), &chain).expect("linked");
+    writer.append(&chain).expect("linked");
     writer.sync().expect("synced");
     let index = Index::open(Folder::new(&path)).expect("an index");
     assert_eq!(index.numbers(), Some(FIRST..=last));
     assert_eq!(index.sealed(), 2 * 8_192);
     index.check(|_, _| ()).expect("nothing damaged");
-    index.verify(Backend::best(), &chain).expect("the headers it was built from");
+    index.verify(&chain).expect("the headers it was built from");
 
     let mut found_some = 0;
     for (at, (naive, query)) in eth_scans::queries(&corpus, 300, 11).into_iter().enumerate() {
@@ -49,22 +49,22 @@ fn sections_full_of_real_values() {
             let passes = eth_scans::by_rival(&naive, &rivals);
             range.clone().filter(|&index| passes[index]).map(|index| FIRST + index as u64).collect()
         } else {
-            let found = scan::candidates(Backend::best(), &query, &blooms[range.clone()]);
+            let found = scan::candidates(&query, &blooms[range.clone()]);
             found.into_iter().map(|index| numbers.start() + index as u64).collect()
         };
         found_some += usize::from(!expected.is_empty() && expected.len() < range.len());
         for backend in Backend::available() {
-            let found = index.candidates(backend, &query, numbers.clone()).expect("an answer");
+            let found = index.candidates_on(backend, &query, numbers.clone()).expect("an answer");
             assert!(found.iter().eq(expected.iter().copied()), "{naive:?} on {backend:?}");
-            assert_eq!(index.count(backend, &query, numbers.clone()), Ok(expected.len() as u64));
+            assert_eq!(index.count(&query, numbers.clone()), Ok(expected.len() as u64));
         }
     }
     assert!(found_some > 200, "{found_some} queries tell the engines apart");
 
     let (_, query) = eth_scans::queries(&corpus, 1, 12).pop().expect("a query");
     let mut of_headers = Forecast::new(query.clone());
-    of_headers.add(Backend::best(), &chain);
-    let of_index = index.forecast(Backend::best(), &query, FIRST..=last).expect("a forecast");
+    of_headers.add(&chain);
+    let of_index = index.forecast(&query, FIRST..=last).expect("a forecast");
     assert_eq!(of_index.candidates(), of_headers.candidates());
     assert_eq!(of_index.fills(), of_headers.fills());
     fs::remove_dir_all(&path).expect("removed");

@@ -74,7 +74,7 @@ fn runs_link_up_to_their_last_hash() {
         assert_eq!(range, format!("{first}..{last}"), "{name}");
         for backend in Backend::available() {
             let mut chain = HeaderChain::new();
-            assert_eq!(chain.extend_from_rlp(backend, &rlp), Ok(count), "{name} on {backend:?}");
+            assert_eq!(chain.extend_from_rlp_on(backend, &rlp), Ok(count), "{name} on {backend:?}");
             assert_eq!(chain.numbers(), Some(first..=last), "{name}");
             assert_eq!(chain.last_hash(), Some(file.hash()), "{name}");
             assert_eq!(chain.anchored_to(&[file.hash()]), Some(last), "{name}");
@@ -118,7 +118,7 @@ fn without_one_header_it_is_no_chain(name: &str, rlp: &[u8], count: usize) {
         let mut chain = HeaderChain::new();
         let kept: Vec<_> = [&headers[..left_out], &headers[left_out + 1..]].concat();
         let last = headers[left_out - 1].number();
-        let result = chain.extend(Backend::best(), &kept);
+        let result = chain.extend(&kept);
         assert_eq!(result, Err(ChainError::Gap { last, found: last + 2 }), "{name}");
         assert_eq!(chain.len(), left_out, "{name}");
     }

@@ -36,7 +36,7 @@ pub(crate) fn blooms(corpus: &EthCorpus) -> Vec<Bloom> {
 
 fn chain(corpus: &EthCorpus, name: &str) -> HeaderChain {
     let mut chain = HeaderChain::new();
-    chain.extend_from_rlp(Backend::best(), &corpus.read(name)).expect("a chain");
+    chain.extend_from_rlp(&corpus.read(name)).expect("a chain");
     chain
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn queries(
         };
         let json = query_draws::json(&mut rng, &naive);
         let query = LogQuery::from_json(&json, Semantics::Geth).expect("a query");
-        (naive, query.compile(Backend::best()))
+        (naive, query.compile())
     };
     (0..count).map(draw).collect()
 }
@@ -104,12 +104,17 @@ fn candidates_on_every_backend() {
         let expected: Vec<_> = (0..length).filter(|index| passes[start + index]).collect();
         let stretch = &arrays[start..start + length];
         for backend in Backend::available() {
-            let found = scan::candidates(backend, &compiled, stretch);
+            let found = scan::candidates_on(backend, &compiled, stretch);
             assert_eq!(found, expected, "{naive:?} on {backend:?}, {start}+{length}");
-            let unordered = Scanner::new(backend, &compiled).candidates(stretch);
+            let unordered =
+                Scanner::ordered_by_on(backend, &compiled, &[[0; 256]; 0]).candidates(stretch);
             assert_eq!(unordered, expected, "{naive:?} on {backend:?}");
-            assert_eq!(scan::par_candidates(backend, &compiled, stretch), expected, "{naive:?}");
-            let elsewhere = Scanner::ordered_by(backend, &compiled, &arrays);
+            assert_eq!(
+                Scanner::ordered_by_on(backend, &compiled, stretch).par_candidates(stretch),
+                expected,
+                "{naive:?}"
+            );
+            let elsewhere = Scanner::ordered_by_on(backend, &compiled, &arrays);
             assert_eq!(elsewhere.candidates(stretch), expected, "{naive:?} on {backend:?}");
         }
         selective += usize::from(!expected.is_empty() && expected.len() < length);
@@ -131,7 +136,7 @@ fn query_sets_answer_like_their_queries() {
         let queries = queries(&corpus, 130, 2);
         let first = 1_000_000_u64;
         let end = first + real.len() as u64;
-        let mut set = QuerySet::new(backend);
+        let mut set = QuerySet::new().with_backend(backend);
         let mut members = Vec::new();
         let mut found = Vec::new();
         let scan = |set: &mut QuerySet, from: u64, to: u64, found: &mut Vec<_>| {
@@ -194,7 +199,7 @@ fn query_sets_answer_like_their_queries() {
 fn rewound_blocks_are_answered_again() {
     let Some(corpus) = EthCorpus::open() else { return };
     let arrays: Vec<[u8; 256]> = blooms(&corpus).iter().map(|bloom| bloom.0.0).collect();
-    let mut set = QuerySet::new(Backend::best());
+    let mut set = QuerySet::new();
     for (_, compiled) in queries(&corpus, 20, 12) {
         set.insert(compiled, 0);
     }
@@ -221,8 +226,8 @@ fn bits_that_coincide_are_forecast_once() {
     let absent = B256::repeat_byte(0x5a);
     let once = LogQuery::new().topic0(absent);
     let expected = |query: &LogQuery| {
-        let mut forecast = Forecast::new(query.compile(Backend::best()));
-        forecast.add(Backend::best(), &chain);
+        let mut forecast = Forecast::new(query.compile());
+        forecast.add(&chain);
         forecast.expected_false()
     };
     let twice = expected(&once.clone().topic1(absent));
@@ -244,14 +249,14 @@ fn watch_lists_answer_like_their_queries() {
         assert_eq!((list.len(), list.is_empty()), (700, false));
         for (at, bloom) in real.iter().enumerate() {
             let expected: Vec<u32> = (0..700).filter(|watch| passes[*watch as usize][at]).collect();
-            assert_eq!(list.matching(backend, bloom), expected, "filter {at} on {backend:?}");
+            assert_eq!(list.matching_on(backend, bloom), expected, "filter {at} on {backend:?}");
         }
         let all: Vec<u32> = (0..700).collect();
         for length in [0, 32, 255, 257] {
             let bytes = vec![0; length];
-            assert_eq!(list.matching(backend, BloomView::from_wire(&bytes)), all, "{length}");
+            assert_eq!(list.matching_on(backend, BloomView::from_wire(&bytes)), all, "{length}");
         }
-        assert_eq!(list.matching(backend, &[0xff; 256]), all);
+        assert_eq!(list.matching_on(backend, &[0xff; 256]), all);
     }
 }
 
@@ -299,10 +304,10 @@ fn blocks_without_information_are_never_lost() {
     let mut no = 0;
     for (naive, compiled) in &queries {
         for backend in Backend::available() {
-            let found = scan::candidates(backend, compiled, chain.blooms());
+            let found = scan::candidates_on(backend, compiled, chain.blooms());
             assert!(silent.iter().all(|at| found.contains(at)), "{naive:?} on {backend:?}");
             no += headers.len() - found.len();
-            let mut set = QuerySet::new(backend);
+            let mut set = QuerySet::new().with_backend(backend);
             let id = set.insert(compiled.clone(), 0);
             let hits = set.scan(0, chain.blooms());
             let in_set: Vec<_> = hits.iter().map(|(block, ids)| (block, ids.to_vec())).collect();
@@ -340,8 +345,8 @@ fn forecasts_of_real_runs() {
     let mut compared = 0;
     for (naive, compiled) in queries(&corpus, 60, 8) {
         let mut forecast = Forecast::new(compiled.clone());
-        for (at, chain) in runs.iter().enumerate() {
-            forecast.add(Backend::available().nth(at % 2).unwrap_or(Backend::SCALAR), chain);
+        for chain in &runs {
+            forecast.add(chain);
         }
         assert_eq!(forecast.blocks(), blooms.len() as u64);
         let passes = by_rival(&naive, &blooms);

@@ -147,7 +147,7 @@ fn the_same_scripts_match() {
 
         let expected = (any, all, matching.clone(), matching);
         for backend in Backend::available() {
-            let mut matcher = Matcher::new(backend);
+            let mut matcher = Matcher::new().with_backend(backend);
             let found = answers(&mut matcher, &filter, &asked);
             assert_eq!(found, Ok(expected.clone()), "round {round}, {backend:?}");
             let cut = rng.below(asked.len() + 1);
@@ -171,7 +171,8 @@ fn values_past_the_range_match_nothing() {
         let mut case = Case::new(&mut rng, (9, 1_000), &elements);
         case.m = *rng.pick(&[1, 20, 700]);
         assert!(
-            Matcher::new(Backend::SCALAR)
+            Matcher::new()
+                .with_backend(Backend::SCALAR)
                 .match_any(
                     &case.filter(Acceptance::Strict).expect("a count"),
                     &PreparedScripts::new()
@@ -189,7 +190,7 @@ fn values_past_the_range_match_nothing() {
         matches += expected.len();
         let asked: PreparedScripts = asked.iter().collect();
         for backend in Backend::available() {
-            let found = Matcher::new(backend).matching(&filter, &asked);
+            let found = Matcher::new().with_backend(backend).matching(&filter, &asked);
             assert_eq!(found.as_ref(), Ok(&expected), "round {round}, {backend:?}");
             let found = answers_decoded(backend, &filter, &asked, 3);
             assert_eq!(found.map(|(_, _, _, found)| found), Ok(expected.clone()));
@@ -215,17 +216,17 @@ fn damaged_filters_give_no_answer() {
         for acceptance in [Acceptance::Strict, Acceptance::Core] {
             let Ok(filter) = case.filter(acceptance) else { continue };
             let mut values = Vec::new();
-            let decoded = filter.decode_into(Backend::SCALAR, &mut values);
+            let decoded = filter.decode_into_on(Backend::SCALAR, &mut values);
             *if decoded.is_ok() { &mut readable } else { &mut errors } += 1;
             for backend in Backend::available() {
-                let mut matcher = Matcher::new(backend);
+                let mut matcher = Matcher::new().with_backend(backend);
                 for set in [&present, &absent, &PreparedScripts::new()] {
                     let found = answers(&mut matcher, &filter, set);
                     assert_eq!(found.clone().err(), decoded.err(), "{backend:?}");
                     let again = answers_decoded(backend, &filter, set, set.len() / 2);
                     assert_eq!(again, found, "{backend:?}");
                     // No answer is left over from the filter before.
-                    let found = answers(&mut Matcher::new(backend), &filter, set);
+                    let found = answers(&mut Matcher::new().with_backend(backend), &filter, set);
                     assert_eq!(again, found, "{backend:?}");
                 }
             }

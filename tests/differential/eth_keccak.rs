@@ -1,7 +1,7 @@
 //! Keccak in batches, seen through what hashes with it, against alloy's.
 
 use alloy_primitives::{Bloom, BloomInput, keccak256};
-use chainsieve::eth::bloom::{accrue, positions_of_each, positions_of_hash};
+use chainsieve::eth::bloom::{accrue, positions_of_each_on, positions_of_hash};
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::simd::Backend;
 
@@ -29,7 +29,7 @@ fn batches_hash_as_alloy_does() {
             let expected: Vec<_> =
                 values.iter().map(|value| positions_of_hash(&keccak256(value))).collect();
             for backend in Backend::available() {
-                let found = positions_of_each(backend, &slices);
+                let found = positions_of_each_on(backend, &slices);
                 assert_eq!(found, expected, "{size} values on {backend:?}");
             }
             for (value, positions) in values.iter().zip(&expected) {
@@ -52,7 +52,7 @@ fn hashes_of_header_batches() {
         for end in 1..=run.len() {
             let rlp: Vec<u8> = run[..end].iter().flat_map(|header| header.rlp.clone()).collect();
             let mut chain = HeaderChain::new();
-            assert_eq!(chain.extend_from_rlp(backend, &rlp), Ok(end));
+            assert_eq!(chain.extend_from_rlp_on(backend, &rlp), Ok(end));
             let hashes: Vec<_> = chain.blocks().map(|block| block.hash).collect();
             let expected: Vec<_> = run[..end].iter().map(|header| keccak256(&header.rlp)).collect();
             assert_eq!(hashes, expected, "{backend:?}");

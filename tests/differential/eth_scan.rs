@@ -6,7 +6,7 @@ use alloy_rlp::Decodable as _;
 use alloy_rpc_types_eth::Filter;
 use chainsieve::eth::bloom::positions;
 use chainsieve::eth::log_query::CompiledQuery;
-use chainsieve::eth::scan::{QuerySet, WatchList, candidates};
+use chainsieve::eth::scan::{QuerySet, WatchList, candidates_on};
 use chainsieve::simd::Backend;
 
 use testkit::Rng;
@@ -94,15 +94,19 @@ fn scans_of_real_headers_are_those_of_alloy() {
     assert!(selective > 40, "{selective}");
     for backend in Backend::available() {
         for (query, expected) in queries.iter().zip(&expected) {
-            assert_eq!(&candidates(backend, query, &headers), expected, "{backend:?}, {query:?}");
+            assert_eq!(
+                &candidates_on(backend, query, &headers),
+                expected,
+                "{backend:?}, {query:?}"
+            );
         }
         let watches = WatchList::new(&queries);
         for (i, bloom) in headers.iter().enumerate().take(150) {
             let numbers = (0..).zip(&expected).filter(|(_, found)| found.contains(&i));
             let numbers: Vec<u32> = numbers.map(|(number, _)| number).collect();
-            assert_eq!(watches.matching(backend, bloom), numbers, "{backend:?}, header {i}");
+            assert_eq!(watches.matching_on(backend, bloom), numbers, "{backend:?}, header {i}");
         }
-        let mut set = QuerySet::new(backend);
+        let mut set = QuerySet::new().with_backend(backend);
         for query in &queries {
             set.insert(query.clone(), 0);
         }
@@ -133,7 +137,7 @@ fn single_values_are_those_of_alloy() {
         (yes, no) = (yes + expected.len(), no + headers.len() - expected.len());
         let query = CompiledQuery::new(vec![vec![positions(value)]]);
         for backend in Backend::available() {
-            assert_eq!(candidates(backend, &query, &headers), expected, "{backend:?}");
+            assert_eq!(candidates_on(backend, &query, &headers), expected, "{backend:?}");
         }
     }
     assert!(yes > 1_000 && no > 10_000, "{yes}, {no}");

@@ -7,7 +7,6 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{
     BlockSelection, BlockTag, Heads, LogQuery, ResolvedBlocks, Semantics, TopicSet,
 };
-use chainsieve::simd::Backend;
 
 use testkit::Rng;
 use testkit::mutated;
@@ -200,7 +199,7 @@ fn compare(rng: &mut Rng, text: &str, counts: &mut Counts) {
     let by_alloy: Filter = serde_json::from_str(&written).expect("the canonical form");
     assert_eq!(by_alloy, filter, "{text}");
 
-    let compiled = query.compile(Backend::best());
+    let compiled = query.compile();
     for _ in 0..20 {
         let log = log(rng);
         let wanted = query.matches(&log.log, Semantics::Alloy);

@@ -7,7 +7,6 @@ use chainsieve::bitcoin::{Block, BlockHash, ScriptBuf, Txid};
 use chainsieve::btc::bip157::{FilterSync, ScanBlock, VerifiedFilter};
 use chainsieve::btc::bip158::{Acceptance, Matcher, PreparedScripts};
 use chainsieve::btc::headers::HeaderChain;
-use chainsieve::simd::Backend;
 
 use testkit::btc::filter_world::{World, wallet_transactions};
 
@@ -41,7 +40,7 @@ impl Wallet {
             states: BTreeMap::new(),
             scripts: scripts.to_vec(),
             prepared: scripts.iter().map(|script| script.as_bytes()).collect(),
-            matcher: Matcher::new(Backend::best()),
+            matcher: Matcher::new(),
             reopened: BTreeSet::new(),
             again: BTreeSet::new(),
             blocks: 0,

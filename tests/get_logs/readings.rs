@@ -8,7 +8,6 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{
     LogQuery, QueryJsonError, ResolveError, ResolvedBlocks, Semantics,
 };
-use chainsieve::simd::Backend;
 
 use testkit::eth::log_chains::Chain;
 
@@ -45,7 +44,7 @@ impl<'a> Reading<'a> {
         // A hash is resolved without the chain: that no block has it is found here.
         let (anchors, profile) = ([chain.run.tip()], ChainProfile::ethereum());
         Audit::new(reading.question(chain, &anchors, &profile), &[]).map_err(Refusal::Audit)?;
-        let compiled = reading.query.compile(Backend::best());
+        let compiled = reading.query.compile();
         for block in &chain.run.blocks {
             let bloom = block.view().logs_bloom();
             let ruled_out = match bloom.bytes().map(|bloom| compiled.answer(bloom)) {

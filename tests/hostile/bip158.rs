@@ -36,12 +36,12 @@ fn read(coding: Coding, bytes: &[u8]) -> Result<usize, Fault> {
             survives("decode", bytes, 0, memory, || {
                 let mut values = Vec::new();
                 let filter = coding.parse(bytes, acceptance)?;
-                filter.decode_into(backend, &mut values)
+                filter.decode_into_on(backend, &mut values)
             })
             .ok();
             survives("matching", bytes, 0, 3 * memory + 70_000, || {
                 let filter = coding.parse(bytes, acceptance)?;
-                Matcher::new(backend).match_any(&filter, &scripts)
+                Matcher::new().with_backend(backend).match_any(&filter, &scripts)
             })
             .ok();
             survives("DecodedFilter", bytes, 0, 3 * memory + 70_000, || {
@@ -171,7 +171,7 @@ fn the_largest_count() {
         let values = survives("the largest count", &bytes, 64, 20_000, || {
             let mut values = Vec::new();
             let filter = coding.parse(&bytes, acceptance).expect("as many values as bits");
-            filter.decode_into(Backend::best(), &mut values).map(|()| values)
+            filter.decode_into(&mut values).map(|()| values)
         });
         assert!(values.is_ok_and(|values| values == vec![0; COUNT]));
     }

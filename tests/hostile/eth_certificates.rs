@@ -6,7 +6,6 @@ use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderChain, HeaderView};
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve::simd::Backend;
 
 use crate::survives;
 use testkit::Rng;
@@ -28,7 +27,7 @@ impl Asked {
     fn new() -> Self {
         let (header, encodings) = fixtures::block(NUMBER);
         let mut chain = HeaderChain::new();
-        chain.extend_from_rlp(Backend::best(), &header).expect("a header");
+        chain.extend_from_rlp(&header).expect("a header");
         let query = LogQuery::new().from_block(NUMBER).to_block(NUMBER);
         let receipts = BlockReceipts::from_encodings(&encodings).expect("receipts");
         Self { chain, query, profile: ChainProfile::ethereum(), receipts, header }

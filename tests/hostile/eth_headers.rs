@@ -5,7 +5,6 @@ use alloy_rlp::{Encodable as _, Header as RlpHeader};
 use chainsieve::eth::header::{
     ChainError, HeaderBuf, HeaderChain, HeaderError, HeaderView, bloom_at_fixed_place,
 };
-use chainsieve::simd::Backend;
 
 use crate::survives;
 use testkit::Rng;
@@ -217,7 +216,7 @@ fn numbers_that_lie() {
                 // In a stretch there is no reorganisation.
                 let mut stretch = HeaderChain::new();
                 let both = [&start[..], &rlp].concat();
-                let linked = stretch.extend_from_rlp(Backend::best(), &both).is_ok();
+                let linked = stretch.extend_from_rlp(&both).is_ok();
                 assert!(!linked || follows, "{number} on {first}");
             }
         }
@@ -237,9 +236,8 @@ fn stretches_cut_anywhere() {
     for end in (0..rlp.len()).step_by(41).chain(ends.iter().copied()) {
         let whole = ends.iter().filter(|at| **at <= end).count() - 1;
         let mut chain = HeaderChain::new();
-        let result = survives("a stretch", &rlp[..end], 20, 40_000, || {
-            chain.extend_from_rlp(Backend::best(), &rlp[..end])
-        });
+        let result =
+            survives("a stretch", &rlp[..end], 20, 40_000, || chain.extend_from_rlp(&rlp[..end]));
         assert_eq!(chain.len(), whole, "{end}");
         match result {
             Ok(count) => assert_eq!((count, ends.contains(&end)), (whole, true)),

@@ -4,7 +4,6 @@ use alloy_primitives::B256;
 use chainsieve::eth::bloom;
 use chainsieve::eth::index::{Index, IndexError, Settings, WriteStorage as _, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
-use chainsieve::simd::Backend;
 
 use crate::survives;
 use testkit::Rng;
@@ -29,7 +28,7 @@ fn folder() -> SharedFolder {
     let settings = Settings::new("synthetic").expect("a label").with_block_hashes();
     let mut writer = Writer::open(folder.clone(), &settings).expect("new").with_confirmations(10);
     let chain = linked_headers(100, B256::ZERO, 0, &blooms);
-    writer.append(Backend::best(), &chain).expect("headers");
+    writer.append(&chain).expect("headers");
     writer.sync().expect("in memory");
     folder
 }
@@ -49,7 +48,7 @@ fn ask(folder: &SharedFolder) -> Result<Vec<Vec<u64>>, IndexError> {
     let numbers = index.numbers().ok_or(IndexError::Empty)?;
     let mut answers = Vec::new();
     for query in queries() {
-        let found = index.candidates(Backend::best(), &query, numbers.clone())?;
+        let found = index.candidates(&query, numbers.clone())?;
         index.explain(&query, numbers.clone())?;
         answers.push(found.iter().collect());
     }

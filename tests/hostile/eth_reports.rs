@@ -5,7 +5,6 @@ use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderChain, HeaderView};
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
 use crate::survives;
@@ -19,7 +18,7 @@ const NUMBER: u64 = 14_764_013;
 fn report() -> (AuditReport, LogQuery, Vec<u8>) {
     let (header, encodings) = fixtures::block(NUMBER);
     let mut chain = HeaderChain::new();
-    chain.extend_from_rlp(Backend::best(), &header).expect("a header");
+    chain.extend_from_rlp(&header).expect("a header");
     let anchor = chain.last_hash().expect("a block");
     let query = LogQuery::new().from_block(NUMBER).to_block(NUMBER);
     let question = Question {

@@ -21,7 +21,7 @@ fn filter(rng: &mut Rng, elements: usize) -> BlockFilter {
 }
 
 fn scan_for(rng: &mut Rng, backend: Backend, scripts: usize) -> Scan {
-    let mut scan = Scan::new(backend, Cursor::at(0));
+    let mut scan = Scan::new(Cursor::at(0)).with_backend(backend);
     let wallet = scan.wallets_mut().add(0);
     scan.wallets_mut().extend(wallet, (0..scripts).map(|_| rng.array::<22>()));
     scan

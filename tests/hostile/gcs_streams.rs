@@ -82,7 +82,7 @@ fn whole_streams() {
             let filter = coding.parse(&bytes, Acceptance::Core).expect("a set");
             for backend in Backend::available() {
                 let mut used = rng.pick(&[vec![], vec![u64::MAX; 40], vec![9; 9_000]]).clone();
-                filter.decode_into(backend, &mut used).expect("a set");
+                filter.decode_into_on(backend, &mut used).expect("a set");
                 assert!(used.iter().map(|v| u128::from(*v)).eq(reading.values.iter().copied()));
             }
         }

@@ -3,7 +3,6 @@
 
 use alloy_primitives::B256;
 use chainsieve::eth::index::{Damage, Index, IndexError, Part, Settings, Writer};
-use chainsieve::simd::Backend;
 
 use crate::survives;
 use testkit::Rng;
@@ -49,7 +48,7 @@ fn index(blocks: &mut Blocks) -> (Disk, String) {
         let next = writer.numbers().map_or(FIRST, |numbers| numbers.end() + 1);
         let parent = writer.last_hash().unwrap_or_default();
         let chain = blocks.extend(next, parent, count, branch);
-        writer.append(Backend::best(), &chain).expect("appended");
+        writer.append(&chain).expect("appended");
     };
     append(&mut writer, 4, 0);
     writer.sync().expect("synced");
@@ -136,7 +135,7 @@ fn check_tail(disk: &Disk, name: &str, tail: &[u8]) -> bool {
             let mut writer = Writer::open(recorder.clone(), &settings()).expect("opens");
             let (next, parent) = found.map_or((FIRST, B256::ZERO), |(last, hash)| (last + 1, hash));
             let chain = blocks.extend(next, parent, 1, 8);
-            writer.append(Backend::best(), &chain).expect("goes on");
+            writer.append(&chain).expect("goes on");
             writer.sync().expect("synced");
             let tip = chain.last_hash().map(|hash| (next, hash));
             assert_eq!(open(&recorder.now(), tail), Ok(tip));
@@ -370,7 +369,7 @@ fn random_damage_to_random_files() {
     let mut writer =
         Writer::open(recorder.clone(), &settings()).expect("opens").with_confirmations(2);
     let chain = blocks.extend(FIRST, B256::ZERO, 8192 + 5, 0);
-    writer.append(Backend::best(), &chain).expect("appended");
+    writer.append(&chain).expect("appended");
     writer.sync().expect("sealed");
     drop(writer);
     let disk = recorder.now();

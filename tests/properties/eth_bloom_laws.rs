@@ -80,10 +80,10 @@ proptest! {
             let value = bloom::positions(bytes);
             prop_assert_eq!(view.answer(&value), Answer::NoInformation);
             prop_assert_eq!(view.informative(), None);
-            let compiled = query.compile(Backend::best());
+            let compiled = query.compile();
             prop_assert_eq!(compiled.answer(view), Answer::NoInformation);
             let watches = WatchList::new(&[compiled]);
-            prop_assert_eq!(watches.matching(Backend::best(), view), [0]);
+            prop_assert_eq!(watches.matching(view), [0]);
         }
     }
 
@@ -107,15 +107,15 @@ proptest! {
         let wanted = logs.iter().any(|log| {
             query.matches(log, Semantics::Geth) || query.matches(log, Semantics::Alloy)
         });
+        let compiled = query.compile();
+        let answer = compiled.answer(&bits);
+        prop_assert!(!wanted || answer == Answer::Maybe, "{query:?}: {answer:?}");
+        let watches = WatchList::new(core::slice::from_ref(&compiled));
+        let blooms = vec![bits; 70];
         for backend in Backend::available() {
-            let compiled = query.compile(backend);
-            let answer = compiled.answer(&bits);
-            prop_assert!(!wanted || answer == Answer::Maybe, "{query:?}: {answer:?}");
-            let blooms = vec![bits; 70];
-            let found = scan::candidates(backend, &compiled, &blooms).len();
+            let found = scan::candidates_on(backend, &compiled, &blooms).len();
             prop_assert_eq!(found, if answer.is_candidate() { 70 } else { 0 });
-            let watches = WatchList::new(&[compiled]);
-            prop_assert_eq!(watches.matching(backend, &bits).len(), found / 70);
+            prop_assert_eq!(watches.matching_on(backend, &bits).len(), found / 70);
         }
     }
 
@@ -185,10 +185,10 @@ fn a_single_clear_bit_is_a_no() {
         let mut bits = [0xff; 256];
         let position = usize::from(value[2]);
         bits[255 - position / 8] &= !(1 << (position % 8));
-        let watch = LogQuery::new().address(Address::repeat_byte(count)).compile(Backend::best());
+        let watch = LogQuery::new().address(Address::repeat_byte(count)).compile();
         for backend in Backend::available() {
             let watches = WatchList::new(&vec![watch.clone(); usize::from(count)]);
-            assert!(watches.matching(backend, &bits).is_empty(), "{count} on {backend:?}");
+            assert!(watches.matching_on(backend, &bits).is_empty(), "{count} on {backend:?}");
         }
     }
 }

@@ -78,12 +78,12 @@ impl Model {
         let mut found = 0;
         for (from, to) in [(0, count - 1), (from, to), around(sealed), around(SECTION)] {
             let query = query(rng);
-            let scanned = scan::candidates(backend, &query, &self.blooms[from..=to]);
+            let scanned = scan::candidates_on(backend, &query, &self.blooms[from..=to]);
             let range = self.first + from as u64..=self.first + to as u64;
             let expected = scanned.iter().map(|at| range.start() + *at as u64);
-            let candidates = index.candidates(backend, &query, range.clone()).expect("sound");
+            let candidates = index.candidates_on(backend, &query, range.clone()).expect("sound");
             assert!(candidates.iter().eq(expected), "{backend:?} {range:?} {query:?}");
-            let counted = index.count(backend, &query, range).expect("sound");
+            let counted = index.count(&query, range).expect("sound");
             assert_eq!((counted, candidates.count()), (scanned.len() as u64, counted));
             found += scanned.len();
         }
@@ -137,7 +137,7 @@ fn an_index_has_what_was_synced_last() {
             let parent = model.hashes.last().copied().unwrap_or_default();
             let next = first + model.blooms.len() as u64;
             let chain = linked_headers(next, parent, step, &filters);
-            writer.append(Backend::best(), &chain).expect("it follows");
+            writer.append(&chain).expect("it follows");
             model.hashes.extend(chain.blocks().map(|block| block.hash));
             model.blooms.extend(filters);
             writer.sync().expect("a folder in memory");
@@ -173,13 +173,13 @@ fn a_reader_keeps_what_it_opened() {
     let mut writer = Writer::open(folder.clone(), &settings).expect("new");
     let filters = filters(&mut rng, 3 * SECTION);
     let chain = linked_headers(0, B256::ZERO, 0, &filters);
-    writer.append(Backend::best(), &chain).expect("it follows");
+    writer.append(&chain).expect("it follows");
     writer.sync().expect("in memory");
     let reader = Index::open(folder.read_as_slices(false)).expect("sound");
     let hashes: Vec<_> = chain.blocks().map(|block| block.hash).collect();
     let model = Model { first: 0, blooms: filters.clone(), hashes };
     let more = linked_headers(3 * SECTION as u64, model.hashes[3 * SECTION - 1], 0, &filters);
-    writer.append(Backend::best(), &more).expect("it follows");
+    writer.append(&more).expect("it follows");
     writer.sync().expect("in memory");
     assert!(folder.bytes("00000000-04.segment").is_some(), "segments were merged");
     assert!(folder.bytes("00000000-02.segment").is_none(), "and the old ones removed");

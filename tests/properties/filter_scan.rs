@@ -12,7 +12,6 @@ use chainsieve::btc::bip158::scan::{
     Wallets,
 };
 use chainsieve::btc::bip158::{GcsParams, filter_hash, filter_key, gcs};
-use chainsieve::simd::Backend;
 
 use testkit::Rng;
 
@@ -194,7 +193,7 @@ struct Run {
 
 impl Run {
     fn new(model: &Model, cursor: Cursor) -> Self {
-        let mut scan = Scan::new(Backend::best(), cursor);
+        let mut scan = Scan::new(cursor);
         let mut ids = Vec::new();
         model.apply(scan.wallets_mut(), &mut ids);
         Self { scan, model: model.clone(), ids, candidates: Vec::new() }

@@ -34,8 +34,9 @@ fn parse((params, key): (GcsParams, SipKey), bytes: &[u8]) -> GcsFilter<'_> {
 /// Which of `scripts` each backend finds, all the same.
 fn matching(filter: &GcsFilter<'_>, scripts: &[Element]) -> Vec<usize> {
     let scripts: PreparedScripts = scripts.iter().collect();
-    let by_backend = Backend::available()
-        .map(|backend| Matcher::new(backend).matching(filter, &scripts).expect("a canonical set"));
+    let by_backend = Backend::available().map(|backend| {
+        Matcher::new().with_backend(backend).matching(filter, &scripts).expect("a canonical set")
+    });
     let by_backend: Vec<_> = by_backend.collect();
     assert!(by_backend.windows(2).all(|pair| pair[0] == pair[1]), "{by_backend:?}");
     by_backend.into_iter().next().expect("a backend")
@@ -43,7 +44,7 @@ fn matching(filter: &GcsFilter<'_>, scripts: &[Element]) -> Vec<usize> {
 
 fn any_and_all(filter: &GcsFilter<'_>, scripts: &[Element]) -> (bool, bool) {
     let scripts: PreparedScripts = scripts.iter().collect();
-    let mut matcher = Matcher::new(Backend::best());
+    let mut matcher = Matcher::new();
     let any = matcher.match_any(filter, &scripts).expect("a canonical set");
     (any, matcher.match_all(filter, &scripts).expect("a canonical set"))
 }
@@ -100,7 +101,7 @@ proptest! {
         prop_assert_eq!((filter.range(), filter.key(), filter.params()), (range, coding.1, coding.0));
         for backend in Backend::available() {
             let mut values = vec![u64::MAX; 9];
-            filter.decode_into(backend, &mut values).expect("a canonical set");
+            filter.decode_into_on(backend, &mut values).expect("a canonical set");
             prop_assert_eq!(values.len(), filter.num_elements() as usize);
             prop_assert!(values.is_sorted());
             prop_assert!(values.iter().all(|value| *value < range));
@@ -155,7 +156,7 @@ proptest! {
         let bytes = encode(coding, &elements);
         let filter = parse(coding, &bytes);
         let decoded = DecodedFilter::decode(&filter).expect("a canonical set");
-        let mut matcher = Matcher::new(Backend::best());
+        let mut matcher = Matcher::new();
         let mut scripts: PreparedScripts = start.iter().collect();
         let mut pushed = start.clone();
         let mut before = matcher.matching(&filter, &scripts).expect("canonical");
@@ -188,7 +189,7 @@ proptest! {
         damage in vec(any::<Index>(), 12),
     ) {
         for backend in Backend::available() {
-            let mut matcher = Matcher::new(backend);
+            let mut matcher = Matcher::new().with_backend(backend);
             for ((coding, elements), damage) in sets.iter().zip(&damage) {
                 let bytes = encode(*coding, elements);
                 let scripts: Vec<_> = scripts.iter().chain(elements.iter().take(3)).collect();
@@ -201,7 +202,7 @@ proptest! {
                     prop_assert!(is_cut, "{:?}", answer);
                 }
                 let filter = parse(*coding, &bytes);
-                let fresh = Matcher::new(backend).matching(&filter, &scripts);
+                let fresh = Matcher::new().with_backend(backend).matching(&filter, &scripts);
                 prop_assert_eq!(matcher.matching(&filter, &scripts), fresh);
             }
         }

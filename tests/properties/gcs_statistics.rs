@@ -32,7 +32,7 @@ impl Set {
 
     fn values(&self) -> Vec<u64> {
         let mut values = Vec::new();
-        self.filter().decode_into(Backend::best(), &mut values).expect("written");
+        self.filter().decode_into(&mut values).expect("written");
         values
     }
 }
@@ -47,7 +47,7 @@ fn strangers_found(rng: &mut Rng, set: &Set, count: usize) -> f64 {
     let filter = set.filter();
     let found = DecodedFilter::decode(&filter).expect("written").matching(&scripts, 0..count);
     for backend in Backend::available() {
-        let by_backend = Matcher::new(backend).matching(&filter, &scripts);
+        let by_backend = Matcher::new().with_backend(backend).matching(&filter, &scripts);
         assert_eq!(by_backend.as_ref(), Ok(&found));
     }
     float(found.len())
@@ -153,7 +153,7 @@ fn another_key_is_another_set() {
     let scripts: PreparedScripts = elements.iter().collect();
     let key = SipKey { k0: rng.u64(), k1: rng.u64() };
     let bytes = gcs::encode(params, key, elements.iter().map(<[u8; 25]>::as_slice)).expect("few");
-    let mut matcher = Matcher::new(Backend::best());
+    let mut matcher = Matcher::new();
     let mut found = |key| {
         let filter = GcsFilter::parse(params, key, &bytes, Acceptance::Strict).expect("written");
         matcher.matching(&filter, &scripts).expect("written").len()

@@ -4,7 +4,6 @@
 use alloy_primitives::B256;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::index::{IndexError, Operation};
-use chainsieve::simd::Backend;
 
 use testkit::Rng;
 use testkit::eth::index_sessions::{Session, check_synced, recovered};
@@ -120,7 +119,7 @@ fn check_failed(session: &mut Session) {
     assert_eq!(writer.sync(), Err(IndexError::Failed));
     assert_eq!(writer.roll_back(5), Err(IndexError::Failed));
     let chain = Blocks::default().extend(5, B256::ZERO, 1, 0);
-    assert_eq!(writer.append(Backend::best(), &chain), Err(IndexError::Failed));
+    assert_eq!(writer.append(&chain), Err(IndexError::Failed));
 }
 
 #[test]

@@ -9,7 +9,6 @@ use alloy_primitives::B256;
 use chainsieve::eth::bloom;
 use chainsieve::eth::index::{Folder, Index, IndexError, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
-use chainsieve::simd::Backend;
 
 use testkit::Rng;
 use testkit::eth::index_sessions::{check_reader, settings};
@@ -118,7 +117,7 @@ fn writer_process() {
                 println!("> append {count} {branch}");
                 let parent = writer.last_hash().unwrap_or_default();
                 let chain = blocks.extend(next, parent, count, branch);
-                writer.append(Backend::best(), &chain).expect("appended");
+                writer.append(&chain).expect("appended");
             }
             _ => {
                 writer.sync().expect("synced");
@@ -208,7 +207,7 @@ fn reader_process() {
         if index.refresh().expect("whatever a writer does") {
             let Some(numbers) = index.numbers() else { continue };
             for (query, every) in values.iter().zip([7, 100]) {
-                let found = index.candidates(Backend::best(), query, numbers.clone());
+                let found = index.candidates(query, numbers.clone());
                 let found = found.expect("answered");
                 let holds =
                     |number: &u64| number.is_multiple_of(every) || number.is_multiple_of(1000);

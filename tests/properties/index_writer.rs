@@ -3,7 +3,6 @@
 use alloy_primitives::B256;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::index::{Index, IndexError, Settings, Writer};
-use chainsieve::simd::Backend;
 
 use testkit::Rng;
 use testkit::eth::index_sessions::{Session, check_reader, check_synced, settings};
@@ -168,7 +167,7 @@ fn what_cannot_be_taken_back() {
 }
 
 fn append(session: &mut Session, chain: &HeaderChain) -> Result<(u64, u64), IndexError> {
-    let appended = session.writer.append(Backend::best(), chain)?;
+    let appended = session.writer.append(chain)?;
     Ok((appended.skipped, appended.added))
 }
 

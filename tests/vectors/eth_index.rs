@@ -105,16 +105,15 @@ impl Drop for Temporary {
 }
 
 fn write(folder: &Path, chains: &[HeaderChain; 3]) -> Result<(), IndexError> {
-    let backend = Backend::best();
     let settings = Settings::new("golden")?;
     let mut writer = Writer::open(Folder::new(folder), &settings)?.with_confirmations(8);
     let [stem, old, new] = chains;
-    writer.append(backend, stem)?;
+    writer.append(stem)?;
     writer.sync()?;
-    writer.append(backend, old)?;
+    writer.append(old)?;
     writer.sync()?;
     assert_eq!(writer.roll_back(FORK)?, 2);
-    writer.append(backend, new)?;
+    writer.append(new)?;
     writer.sync()
 }
 
@@ -176,7 +175,8 @@ fn the_golden_index_answers_as_its_filters() {
         };
         let compiled = CompiledQuery::new(query.iter().map(clause).collect());
         for backend in Backend::available() {
-            let found = index.candidates(backend, &compiled, FIRST..=FORK + 4).expect("an answer");
+            let found =
+                index.candidates_on(backend, &compiled, FIRST..=FORK + 4).expect("an answer");
             assert_eq!(found.iter().collect::<Vec<_>>(), expected);
         }
         counts.push(expected.len());

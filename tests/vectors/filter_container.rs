@@ -11,7 +11,6 @@ use chainsieve::btc::bip158::container::{
 };
 use chainsieve::btc::bip158::scan::{Cursor, FilterItem, Reason, Scan};
 use chainsieve::btc::bip158::{filter_hash, filter_header};
-use chainsieve::simd::Backend;
 
 use testkit::btc::fixtures;
 use testkit::btc::oracle::from_hex;
@@ -172,7 +171,7 @@ fn the_golden_file_is_scanned() {
     known[100] = headers[99];
     let records = Records::new(GOLDEN).expect("a header");
     let header = *records.header();
-    let mut scan = Scan::new(Backend::best(), Cursor::at(0));
+    let mut scan = Scan::new(Cursor::at(0));
     let wallet = scan.wallets_mut().add(1);
     scan.wallets_mut().push(wallet, script.as_bytes());
     let items = records

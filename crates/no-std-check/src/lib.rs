@@ -22,7 +22,6 @@ use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::scan;
 use chainsieve::filter::cuckoo::CuckooFilter16;
 use chainsieve::filter::{AnyFilter, Filter, Insert, KeyHasher};
-use chainsieve::simd::Backend;
 
 /// The payload of a filter with one element, or nothing if it has no size.
 pub fn filter_of(element: &[u8], tweak: u32) -> Option<Vec<u8>> {
@@ -45,7 +44,7 @@ pub fn proven(merkle_block: &[u8], network: Network) -> Option<usize> {
 
 /// Whether a block may concern scripts, also if its filter cannot be read.
 pub fn may_concern(filter: &BlockFilter, scripts: &PreparedScripts) -> bool {
-    let mut matcher = Matcher::new(Backend::best());
+    let mut matcher = Matcher::new();
     let answer = filter.gcs(Acceptance::Strict);
     answer.and_then(|gcs| matcher.match_any(&gcs, scripts)).unwrap_or(true)
 }
@@ -81,10 +80,10 @@ pub fn height(headers: &[Header], network: Network, now: u32) -> Result<u32, Hea
 /// The blocks of a stretch of headers that may hold logs of a query, if `anchor` is their end.
 pub fn candidates(headers: &[u8], anchor: B256, query: &str) -> Option<Vec<usize>> {
     let mut chain = HeaderChain::new();
-    chain.extend_from_rlp(Backend::best(), headers).ok()?;
+    chain.extend_from_rlp(headers).ok()?;
     chain.anchored_to(&[anchor])?;
-    let query = LogQuery::from_json(query, Semantics::Geth).ok()?.compile(Backend::best());
-    Some(scan::candidates(Backend::best(), &query, chain.blooms()))
+    let query = LogQuery::from_json(query, Semantics::Geth).ok()?.compile();
+    Some(scan::candidates(&query, chain.blooms()))
 }
 
 /// The logs of a block's receipts, if they are those of this root.

@@ -7,7 +7,6 @@ use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
-use chainsieve::simd::Backend;
 
 use crate::answers;
 use crate::error::FetchError;
@@ -66,7 +65,7 @@ impl Asking {
         let mut logs = Vec::new();
         if asks == Asks::ChainAndLogs {
             logs = vec![Vec::new(); nodes.len()];
-            let compiled = asked.query.compile(Backend::best());
+            let compiled = asked.query.compile();
             let may_hold = |block: &ChainBlock<'_>| {
                 let proves_absence = profile.at(block.number).bloom.proves_absence();
                 !proves_absence || compiled.answer(block.bloom) != Answer::No

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderChain};
 use chainsieve::eth::scan::Scanner;
-use chainsieve::simd::Backend;
 
 use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
@@ -90,7 +89,7 @@ pub(crate) fn scan_parts(
     let nodes = &nodes.list;
     // A node that did not give a part is asked no more.
     let mut at = 0;
-    let compiled = asked.query.compile(Backend::best());
+    let compiled = asked.query.compile();
     let mut scanner = None;
     let mut before: Option<HeaderChain> = None;
     let (mut start, end) = (asked.first, *needed.blocks.end());
@@ -110,7 +109,7 @@ pub(crate) fn scan_parts(
             at += 1;
         };
         // The order of tests comes from the first headers; all parts have the same.
-        let by = || Scanner::ordered_by(Backend::best(), &compiled, chain.blooms());
+        let by = || Scanner::ordered_by(&compiled, chain.blooms());
         let found = scanner.get_or_insert_with(by).candidates(chain.blooms());
         let goes_on = take(ScannedPart { chain: &chain, candidates: &found });
         let done = (last - asked.first).saturating_add(1);

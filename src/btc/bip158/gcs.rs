@@ -101,7 +101,15 @@ impl<'a> GcsFilter<'a> {
     ///
     /// # Errors
     /// Whatever the [`Acceptance`] does not let pass; what `values` holds then is not defined.
-    pub fn decode_into(&self, backend: Backend, values: &mut Vec<u64>) -> Result<(), GcsError> {
+    pub fn decode_into(&self, values: &mut Vec<u64>) -> Result<(), GcsError> {
+        self.decode_into_on(Backend::best(), values)
+    }
+
+    /// As [`decode_into`](Self::decode_into), on this backend.
+    ///
+    /// # Errors
+    /// As [`decode_into`](Self::decode_into).
+    pub fn decode_into_on(&self, backend: Backend, values: &mut Vec<u64>) -> Result<(), GcsError> {
         let count = self.num_elements as usize;
         let end = golomb_rice::sums(backend, self.codes, self.params.p(), count, values);
         if self.acceptance == Acceptance::Strict {

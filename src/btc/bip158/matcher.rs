@@ -18,16 +18,22 @@ use super::values::Values;
 /// in the values; for many, the values are entered into a table of slots first, of 3 to 6 bytes
 /// for each, where most questions end at one bit. Nothing is allocated from filter to filter,
 /// except what [`matching`](Self::matching) returns.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Matcher {
     backend: Backend,
     values: Values,
 }
 
 impl Matcher {
-    /// One that runs on `backend`.
-    pub fn new(backend: Backend) -> Self {
-        Self { backend, values: Values::default() }
+    /// A matcher without working memory yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same matcher, running on `backend`.
+    #[must_use]
+    pub fn with_backend(self, backend: Backend) -> Self {
+        Self { backend, ..self }
     }
 
     /// Whether `filter` may contain at least one of `scripts`; never of none.

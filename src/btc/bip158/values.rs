@@ -34,7 +34,7 @@ impl Values {
         filter: &GcsFilter<'_>,
         num_scripts: usize,
     ) -> Result<(), GcsError> {
-        filter.decode_into(backend, &mut self.ascending)?;
+        filter.decode_into_on(backend, &mut self.ascending)?;
         (self.key, self.range) = (Some(filter.key()), filter.range());
         self.has_slots = num_scripts >= self.ascending.len() / VALUES_PER_SEARCH;
         if self.has_slots {

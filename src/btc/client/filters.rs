@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
 
 use bitcoin::{BlockHash, OutPoint};
-use chainsieve_lanes::simd::Backend;
 
 use super::filter_cache;
 use super::follower::{Action, Event, Turn, blocks_that_left};
@@ -80,7 +79,7 @@ impl FilterFollower {
             sync,
             watch: Watch::new(),
             prepared: PreparedScripts::new(),
-            matcher: Matcher::new(Backend::best()),
+            matcher: Matcher::new(),
             last: config.last,
             timeout: config.limits.timeout,
             peers: BTreeMap::new(),

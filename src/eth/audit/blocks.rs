@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use alloy_primitives::{B256, Bloom};
-use chainsieve_lanes::simd::Backend;
 
 use super::{Question, Undecidable, Verdict};
 use crate::eth::chain_profile::{ChainProfile, ReceiptsScope};
@@ -39,11 +38,11 @@ impl Blocks {
     pub(super) fn new(question: &Question<'_>, range: &RangeInclusive<u64>) -> Self {
         let mut states = Vec::new();
         let mut add = |number| states.push((number, State::Open));
-        let query = question.query.compile(Backend::best());
+        let query = question.query.compile();
         for (stretch, numbers) in stretches(question.profile, range) {
             if question.profile.stretches()[stretch].bloom.proves_absence() {
                 let blooms = blooms(question.chain, &numbers);
-                for at in scan::candidates(Backend::best(), &query, blooms) {
+                for at in scan::candidates(&query, blooms) {
                     add(numbers.start() + at as u64);
                 }
             } else {

@@ -225,7 +225,7 @@ pub enum Rejection {
 /// #     json["receipts"].as_array().unwrap().iter().map(|r| bytes(r.as_str().unwrap())).collect();
 /// # let receipts = BlockReceipts::from_encodings(&encodings).unwrap();
 /// # let mut chain = HeaderChain::new();
-/// # chain.extend_from_rlp(chainsieve::simd::Backend::best(), &header).unwrap();
+/// # chain.extend_from_rlp(&header).unwrap();
 /// # let trusted = chain.last_hash().unwrap();
 /// // The provider says that USDT moved in block 17686111 not once.
 /// let tether = "0xdac17f958d2ee523a2206206994597c13d831ec7".parse().unwrap();

@@ -5,7 +5,6 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use alloy_primitives::B256;
-use chainsieve_lanes::simd::Backend;
 
 use super::Certificate;
 use crate::eth::audit::{
@@ -204,7 +203,7 @@ impl Certificate {
         let headers = rlp.map(decode).collect::<Result<Vec<_>, _>>()?;
         let mut chain = HeaderChain::new();
         chain
-            .extend(Backend::best(), &headers)
+            .extend(&headers)
             .map_err(|error| VerifyError::Headers { index: chain.len(), error })?;
         Ok(chain)
     }

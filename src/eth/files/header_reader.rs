@@ -4,8 +4,6 @@ use core::iter::FusedIterator;
 use core::ops::{Bound, RangeBounds};
 use std::io::Read;
 
-use chainsieve_lanes::simd::Backend;
-
 #[cfg(feature = "era")]
 use super::archive_headers::ArchiveHeaders;
 use super::error::{FileError, FileProblem, Position};
@@ -264,7 +262,7 @@ impl HeaderBatch {
 
     fn link_up_to(&self, end: usize, chain: &mut HeaderChain) -> Result<(), FileError> {
         let before = chain.len();
-        chain.extend_from_rlp(Backend::best(), &self.rlp[..end]).map(drop).map_err(|error| {
+        chain.extend_from_rlp(&self.rlp[..end]).map(drop).map_err(|error| {
             let linked = chain.len() - before;
             let wrong = self.ends.get(linked).or(self.ends.last());
             let position = wrong.map_or(Position::Byte(0), |(_, position)| *position);

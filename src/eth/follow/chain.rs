@@ -6,7 +6,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use alloy_trie::EMPTY_ROOT_HASH;
-use chainsieve_lanes::simd::Backend;
 
 use super::anchors::Anchors;
 use super::blocks::{Block, Blocks, Work};
@@ -103,9 +102,9 @@ impl Chain {
         reorg: Option<Reorg>,
         anchors: Anchors,
     ) -> Self {
-        let mut queries = QuerySet::new(Backend::best());
+        let mut queries = QuerySet::new();
         for query in &rules.queries {
-            queries.insert(query.compile(Backend::best()), 0);
+            queries.insert(query.compile(), 0);
         }
         Self {
             rules,
@@ -282,7 +281,7 @@ impl Chain {
         }
         let mut chain = HeaderChain::new();
         let views: Vec<_> = headers.iter().map(HeaderBuf::view).collect();
-        let linked = chain.extend(Backend::best(), &views);
+        let linked = chain.extend(&views);
         self.extend(&chain)?;
         // What does not follow is of another branch: asked for again, it shows.
         Ok(linked.map_err(AnswerError::Unlinked)?)
@@ -360,7 +359,7 @@ impl Chain {
         branch.headers.reverse();
         let views: Vec<_> = branch.headers.iter().map(HeaderBuf::view).collect();
         let mut chain = HeaderChain::new();
-        let linked = chain.extend(Backend::best(), &views);
+        let linked = chain.extend(&views);
         linked.map_err(AnswerError::Unlinked)?;
         self.anchors.check(&chain)?;
         let removed = self.blocks.cut(ancestor.map(|ancestor| ancestor.number));
@@ -403,7 +402,7 @@ impl Chain {
     pub(super) fn on_index(&mut self, candidates: &[HeaderBuf], end: BlockRef) {
         for header in candidates {
             let mut chain = HeaderChain::new();
-            if chain.extend(Backend::best(), &[header.view()]).is_ok() {
+            if chain.extend(&[header.view()]).is_ok() {
                 for block in chain.blocks() {
                     let at = BlockRef::from(block);
                     let mut known = Block::without_logs(at);

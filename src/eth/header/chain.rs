@@ -168,8 +168,16 @@ impl HeaderChain {
     /// a stretch of headers holds no reorganisations. Those before it stay linked.
     ///
     /// # Cost
-    /// The hashes, several at a time on `backend`.
-    pub fn extend_from_rlp(
+    /// The hashes, several at a time.
+    pub fn extend_from_rlp(&mut self, rlp: &[u8]) -> Result<usize, ChainError> {
+        self.extend_from_rlp_on(Backend::best(), rlp)
+    }
+
+    /// As [`extend_from_rlp`](Self::extend_from_rlp), on this backend.
+    ///
+    /// # Errors
+    /// As [`extend_from_rlp`](Self::extend_from_rlp).
+    pub fn extend_from_rlp_on(
         &mut self,
         backend: Backend,
         mut rlp: &[u8],
@@ -188,7 +196,7 @@ impl HeaderChain {
                     Err(error) => malformed = Some(error),
                 }
             }
-            self.extend(backend, &headers)?;
+            self.extend_on(backend, &headers)?;
             linked += headers.len();
             if let Some(error) = malformed {
                 return Err(ChainError::Header { index: linked, error });
@@ -201,7 +209,11 @@ impl HeaderChain {
     ///
     /// # Errors
     /// As [`extend_from_rlp`](Self::extend_from_rlp).
-    pub fn extend(
+    pub fn extend(&mut self, headers: &[HeaderView<'_>]) -> Result<(), ChainError> {
+        self.extend_on(Backend::best(), headers)
+    }
+
+    fn extend_on(
         &mut self,
         backend: Backend,
         headers: &[HeaderView<'_>],
@@ -272,16 +284,7 @@ impl HeaderChain {
         &self,
         query: &CompiledQuery,
     ) -> impl Iterator<Item = ChainBlock<'_>> + use<'_> {
-        self.candidates_on(Backend::best(), query)
-    }
-
-    /// As [`candidates`](Self::candidates), on this backend.
-    pub fn candidates_on(
-        &self,
-        backend: Backend,
-        query: &CompiledQuery,
-    ) -> impl Iterator<Item = ChainBlock<'_>> + use<'_> {
-        let found = scan::candidates(backend, query, &self.blooms);
+        let found = scan::candidates(query, &self.blooms);
         found.into_iter().filter_map(|index| self.at(index))
     }
 

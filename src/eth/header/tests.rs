@@ -253,7 +253,7 @@ fn runs_link_one_by_one_and_together() {
         }
         for backend in Backend::available() {
             let mut together = HeaderChain::new();
-            assert_eq!(together.extend_from_rlp(backend, &concatenated), Ok(run.len()));
+            assert_eq!(together.extend_from_rlp_on(backend, &concatenated), Ok(run.len()));
             assert_eq!(together, one_by_one);
         }
         let (first, last) = (&run[0], run.last().unwrap());
@@ -324,7 +324,7 @@ fn what_does_not_follow_is_refused_and_changes_nothing() {
     // In a stretch of headers, all before the wrong one stay linked.
     let mut stretch: Vec<u8> = run[3..6].iter().flat_map(|header| header.rlp.clone()).collect();
     stretch.extend(&run[6].rlp[..100]);
-    let error = chain.extend_from_rlp(Backend::best(), &stretch).unwrap_err();
+    let error = chain.extend_from_rlp(&stretch).unwrap_err();
     assert!(matches!(error, ChainError::Header { index: 3, error: HeaderError::NotAList(_) }));
     assert_eq!(chain.numbers(), Some(run[0].number..=run[5].number));
 }
@@ -378,12 +378,12 @@ fn candidates_are_blocks() {
             };
             let expected: Vec<_> = headers.iter().filter(may_have).map(BlockRef::from).collect();
             selective += usize::from(expected.len() < headers.len());
-            let query = LogQuery::new().address(address).compile(Backend::best());
+            let query = LogQuery::new().address(address).compile();
             let found: Vec<_> = chain.candidates(&query).map(BlockRef::from).collect();
             assert_eq!(found, expected);
         }
         // With all that a chain knows of them.
-        let query = LogQuery::new().compile(Backend::best());
+        let query = LogQuery::new().compile();
         assert!(chain.candidates(&query).eq(headers.iter().map(ChainBlock::from)));
         assert_eq!(HeaderChain::new().candidates(&query).next(), None);
     }

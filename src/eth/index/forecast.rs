@@ -6,8 +6,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use chainsieve_lanes::simd::Backend;
-
 use super::directory::Directory;
 use super::error::IndexError;
 use super::format::SECTION;
@@ -85,11 +83,10 @@ impl<S: Storage> Index<S> {
     /// and [`fills`](Self::fills).
     pub fn forecast(
         &self,
-        backend: Backend,
         query: &CompiledQuery,
         blocks: RangeInclusive<u64>,
     ) -> Result<Forecast, IndexError> {
-        let candidates = self.candidates(backend, query, blocks.clone())?;
+        let candidates = self.candidates(query, blocks.clone())?;
         let mut forecast = Forecast::new(query.clone());
         forecast.candidates = candidates.count();
         let chance = chance(query);
@@ -109,14 +106,13 @@ impl<S: Storage> Index<S> {
             forecast.add_costs(ones, 1.0, tail.gas[index] as f64);
             add_gas(&mut forecast, tail.gas[index]);
         }
-        self.count_clauses(backend, query, &blocks, &mut forecast)?;
+        self.count_clauses(query, &blocks, &mut forecast)?;
         Ok(forecast)
     }
 
     /// Counts what each clause and each value selects by itself.
     fn count_clauses(
         &self,
-        backend: Backend,
         query: &CompiledQuery,
         blocks: &RangeInclusive<u64>,
         forecast: &mut Forecast,
@@ -131,15 +127,15 @@ impl<S: Storage> Index<S> {
         };
         for (clause, values) in forecast.clauses.iter_mut().zip(query.clauses()) {
             clause.blocks = num_blocks;
-            clause.candidates = self.count(backend, &alone(values), blocks.clone())?;
+            clause.candidates = self.count(&alone(values), blocks.clone())?;
             let each: Vec<_> = values.iter().map(|value| alone(&[*value])).collect();
             for part in &sample {
                 clause.sampled += part.end() - part.start() + 1;
                 if let [value] = &each[..] {
-                    clause.values[0] += self.count(backend, value, part.clone())?;
+                    clause.values[0] += self.count(value, part.clone())?;
                     continue;
                 }
-                let found = self.candidates_each(backend, &each, part.clone())?;
+                let found = self.candidates_each(&each, part.clone())?;
                 for (passed, found) in clause.values.iter_mut().zip(found) {
                     *passed += found.count();
                 }

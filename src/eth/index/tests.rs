@@ -65,7 +65,7 @@ fn headers(salt: u64) -> Vec<Vec<u8>> {
 
 fn chain_of(headers: &[Vec<u8>]) -> HeaderChain {
     let mut chain = HeaderChain::new();
-    chain.extend_from_rlp(Backend::best(), &headers.concat()).unwrap();
+    chain.extend_from_rlp(&headers.concat()).unwrap();
     chain
 }
 
@@ -84,7 +84,7 @@ impl Built {
         }
         let writer = Writer::open(Folder::new(&path), &settings).unwrap();
         let mut writer = writer.with_confirmations(TAIL);
-        writer.append(Backend::best(), &chain_of(headers)).unwrap();
+        writer.append(&chain_of(headers)).unwrap();
         writer.sync().unwrap();
         Self(path)
     }
@@ -106,7 +106,7 @@ impl Built {
     fn verdicts(&self, chain: &HeaderChain) -> [Result<(), IndexError>; 2] {
         let index = self.index();
         let checked = index.check(|_, _| {}).map(|_| ());
-        [checked, index.verify(Backend::best(), chain).map(|_| ())]
+        [checked, index.verify(chain).map(|_| ())]
     }
 }
 
@@ -163,8 +163,8 @@ fn a_forecast_is_that_of_the_headers() {
         for clauses in &queries {
             let query = CompiledQuery::new(clauses.clone());
             let mut expected = Forecast::new(query.clone());
-            expected.add(backend, &chain);
-            let forecast = index.forecast(backend, &query, first..=last).unwrap();
+            expected.add(&chain);
+            let forecast = index.forecast(&query, first..=last).unwrap();
             let named = format!("{} clauses, {first} to {last}", clauses.len());
             assert_eq!(forecast.blocks(), expected.blocks(), "{named}");
             assert_eq!(forecast.candidates(), expected.candidates(), "{named}");
@@ -175,7 +175,7 @@ fn a_forecast_is_that_of_the_headers() {
             for (clause, values) in forecast.clauses().iter().zip(clauses) {
                 let count = |values: &[BitPositions]| {
                     let query = CompiledQuery::new(vec![values.to_vec()]);
-                    scan::candidates(backend, &query, chain.blooms()).len() as u64
+                    scan::candidates_on(backend, &query, chain.blooms()).len() as u64
                 };
                 assert_eq!(clause.candidates(), count(values), "{named}");
                 assert_eq!(clause.values().len(), values.len());
@@ -208,7 +208,7 @@ fn a_forecast_is_that_of_the_headers() {
             }
         }
     }
-    let behind = index.forecast(backend, &CompiledQuery::new(vec![]), FIRST..=end + 1);
+    let behind = index.forecast(&CompiledQuery::new(vec![]), FIRST..=end + 1);
     assert!(matches!(behind, Err(IndexError::Range { .. })));
 }
 
@@ -227,9 +227,9 @@ fn an_index_that_is_true_passes_in_any_pieces() {
         for size in [headers.len(), 8192, 8191, 5000, 777] {
             let mut verifier = index.verifier();
             for piece in headers.chunks(size) {
-                verifier.add(Backend::best(), &chain_of(piece)).unwrap();
+                verifier.add(&chain_of(piece)).unwrap();
             }
-            let verified = verifier.finish(Backend::best()).unwrap();
+            let verified = verifier.finish().unwrap();
             assert_eq!(verified.blocks, index.numbers());
             assert_eq!(verified.sections, SECTIONS, "{size}");
         }
@@ -242,20 +242,20 @@ fn an_index_that_is_true_passes_in_any_pieces() {
             (end, end, 0),
         ] {
             let chain = slice(&headers, first, last);
-            let verified = index.verify(Backend::best(), &chain).unwrap();
+            let verified = index.verify(&chain).unwrap();
             assert_eq!(verified.blocks, Some(first..=last));
             assert_eq!(verified.sections, whole);
         }
         // What does not go on, or is not there.
         let mut verifier = index.verifier();
-        verifier.add(Backend::best(), &slice(&headers, FIRST, FIRST + 9)).unwrap();
-        let gap = verifier.add(Backend::best(), &slice(&headers, FIRST + 11, FIRST + 12));
+        verifier.add(&slice(&headers, FIRST, FIRST + 9)).unwrap();
+        let gap = verifier.add(&slice(&headers, FIRST + 11, FIRST + 12));
         assert_eq!(gap, Err(IndexError::Gap { last: FIRST + 9, found: FIRST + 11 }));
-        let again = verifier.add(Backend::best(), &slice(&headers, FIRST + 5, FIRST + 12));
+        let again = verifier.add(&slice(&headers, FIRST + 5, FIRST + 12));
         let again = again.unwrap_err().to_string();
         assert!(again.contains("block 82") && again.contains("block 86"), "{again}");
         let other = headers_of_another(&headers);
-        let unlinked = verifier.add(Backend::best(), &slice(&other, FIRST + 10, FIRST + 12));
+        let unlinked = verifier.add(&slice(&other, FIRST + 10, FIRST + 12));
         assert!(matches!(unlinked, Err(IndexError::Parent { number, .. }) if number == FIRST + 10));
     }
 }
@@ -281,7 +281,7 @@ fn a_reader_of_an_index_that_is_built_anew_of_another_branch() {
         }
     }
     assert_eq!(reader.refresh(), Ok(true));
-    let verified = reader.verify(Backend::best(), &chain_of(&headers[1])).unwrap();
+    let verified = reader.verify(&chain_of(&headers[1])).unwrap();
     assert_eq!(verified.blocks, reader.numbers());
 }
 
@@ -367,7 +367,7 @@ fn an_index_that_is_false_is_found_out() {
     assert_eq!(error.to_string(), what);
     // The same from its header alone, and not from its neighbours.
     let index = built.index();
-    let one = |number: u64| index.verify(Backend::best(), &slice(&headers, number, number));
+    let one = |number: u64| index.verify(&slice(&headers, number, number));
     assert_eq!(one(number).map(|_| ()), Err(error));
     assert!(one(number - 1).is_ok());
     restore();

@@ -99,10 +99,10 @@ impl<S: Storage> Index<S> {
     ///
     /// # Errors
     /// As of [`Verifier::add`].
-    pub fn verify(&self, backend: Backend, chain: &HeaderChain) -> Result<Verified, IndexError> {
+    pub fn verify(&self, chain: &HeaderChain) -> Result<Verified, IndexError> {
         let mut verifier = self.verifier();
-        verifier.add(backend, chain)?;
-        verifier.finish(backend)
+        verifier.add(chain)?;
+        verifier.finish()
     }
 }
 
@@ -141,7 +141,7 @@ impl<S: Storage> Verifier<'_, S> {
     ///
     /// # Cost
     /// The headers are turned, and the rows of their sections read.
-    pub fn add(&mut self, backend: Backend, chain: &HeaderChain) -> Result<(), IndexError> {
+    pub fn add(&mut self, chain: &HeaderChain) -> Result<(), IndexError> {
         let (Some(numbers), Some(parent)) = (chain.numbers(), chain.parent_hash()) else {
             return Ok(());
         };
@@ -172,7 +172,7 @@ impl<S: Storage> Verifier<'_, S> {
                 rows.push(&row);
                 let index_first = unsealed - self.index.sealed();
                 if (block.number - index_first + 1).is_multiple_of(SECTION as u64) {
-                    self.section(backend)?;
+                    self.section()?;
                 }
             } else {
                 self.unsealed(&row, parent_hash)?;
@@ -188,8 +188,8 @@ impl<S: Storage> Verifier<'_, S> {
     ///
     /// # Errors
     /// As of [`add`](Self::add).
-    pub fn finish(mut self, backend: Backend) -> Result<Verified, IndexError> {
-        self.section(backend)?;
+    pub fn finish(mut self) -> Result<Verified, IndexError> {
+        self.section()?;
         Ok(self.compared)
     }
 
@@ -226,13 +226,13 @@ impl<S: Storage> Verifier<'_, S> {
     }
 
     /// The headers of a section, or of a part of one, are there.
-    fn section(&mut self, backend: Backend) -> Result<(), IndexError> {
+    fn section(&mut self) -> Result<(), IndexError> {
         let Some(rows) = self.rows.take().filter(|rows| rows.len() > 0) else { return Ok(()) };
         let (segment, section, before) = self.index.place(rows.first);
         let asked = Asked { segment, section, before, rows: &rows };
         asked.hashes()?;
         let settings = &segment.header.settings;
-        let turned = self.turner.turn(backend, &padded(&rows, before), settings);
+        let turned = self.turner.turn(Backend::best(), &padded(&rows, before), settings);
         asked.bits(&turned)?;
         self.turner.give_back([turned]);
         if rows.len() == SECTION {

@@ -46,7 +46,6 @@ impl LogQuery {
 
 #[cfg(test)]
 mod tests {
-    use chainsieve_lanes::simd::Backend;
 
     use super::{EIP7708_EMITTER, TRANSFER_TOPIC};
     use crate::eth::bloom;
@@ -57,7 +56,7 @@ mod tests {
     fn the_query_has_the_bits_of_emitter_and_topic() {
         assert_eq!(event_topic("Transfer(address,address,uint256)"), Ok(TRANSFER_TOPIC));
         assert_eq!(bloom::positions(EIP7708_EMITTER.as_slice()), [1213, 435, 262]);
-        let compiled = LogQuery::eth_transfers().compile(Backend::best());
+        let compiled = LogQuery::eth_transfers().compile();
         assert_eq!(compiled.clauses(), [[[1213, 435, 262]], [[1443, 481, 1060]]]);
     }
 }

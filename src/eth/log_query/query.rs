@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use alloy_primitives::{Address, B256, Log};
-use chainsieve_lanes::simd::Backend;
 
 use super::blocks::{BlockSelection, BlockTag, Heads, ResolveError, ResolvedBlocks};
 use super::compiled::CompiledQuery;
@@ -252,11 +251,11 @@ impl LogQuery {
     ///
     /// The compiled query never says "no" of a block with a log that [`matches`](Self::matches)
     /// under either [`Semantics`].
-    pub fn compile(&self, backend: Backend) -> CompiledQuery {
+    pub fn compile(&self) -> CompiledQuery {
         let addresses = self.addresses.iter().map(|address| address.as_slice());
         let topics = self.topics.iter().flat_map(TopicSet::values).map(B256::as_slice);
         let values: Vec<&[u8]> = addresses.chain(topics).collect();
-        let mut positions = bloom::positions_of_each(backend, &values).into_iter();
+        let mut positions = bloom::positions_of_each(&values).into_iter();
         let sizes = self.topics.iter().map(|set| set.values().len());
         let clauses = core::iter::once(self.addresses.len())
             .chain(sizes)

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use alloy_primitives::{Address, B256, Bytes, Log, U256, address, b256};
-use chainsieve_lanes::simd::Backend;
 
 use super::{BlockSelection, BlockTag, Heads, LogQuery, ResolveError, ResolvedBlocks};
 use super::{Semantics, TopicSet};
@@ -201,7 +200,7 @@ fn compiled_clauses() {
     let bits = |values: &[&[u8]]| -> Vec<_> {
         values.iter().map(|value| bloom::positions(value)).collect()
     };
-    let compiled = query.compile(Backend::best());
+    let compiled = query.compile();
     assert_eq!(
         compiled.clauses(),
         [
@@ -211,7 +210,7 @@ fn compiled_clauses() {
         ]
     );
     assert!(!compiled.matches_everything());
-    assert!(LogQuery::new().topic3(TopicSet::any()).compile(Backend::best()).matches_everything());
+    assert!(LogQuery::new().topic3(TopicSet::any()).compile().matches_everything());
     let mut filter = [0; bloom::BYTES];
     bloom::accrue_log(&mut filter, &log(CONTRACT_2, &[a, a, c]));
     assert_eq!(compiled.answer(&filter), Answer::Maybe);

@@ -36,7 +36,7 @@ impl Blooms {
             }
             ends.push(values.len());
         }
-        Self { positions: bloom::positions_of_each(backend, &distinct.values), values, ends }
+        Self { positions: bloom::positions_of_each_on(backend, &distinct.values), values, ends }
     }
 
     /// The filter of the logs of one receipt.

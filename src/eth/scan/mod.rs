@@ -41,29 +41,29 @@ use crate::eth::log_query::CompiledQuery;
 /// # Examples
 /// ```
 /// use chainsieve::eth::{bloom, log_query::CompiledQuery, scan};
-/// use chainsieve::simd::Backend;
 ///
 /// let address = bloom::positions(&[0x11; 20]);
 /// let mut blooms = vec![[0; 256]; 1_000];
 /// bloom::accrue(&mut blooms[700], &address);
 /// blooms[900] = [0xff; 256]; // says nothing
 /// let query = CompiledQuery::new(vec![vec![address]]);
-/// assert_eq!(scan::candidates(Backend::best(), &query, &blooms), [700, 900]);
+/// assert_eq!(scan::candidates(&query, &blooms), [700, 900]);
 /// ```
-pub fn candidates(
+pub fn candidates(query: &CompiledQuery, blooms: &(impl Blooms + ?Sized)) -> Vec<usize> {
+    candidates_on(Backend::best(), query, blooms)
+}
+
+/// As [`candidates`], on this backend.
+pub fn candidates_on(
     backend: Backend,
     query: &CompiledQuery,
     blooms: &(impl Blooms + ?Sized),
 ) -> Vec<usize> {
-    Scanner::ordered_by(backend, query, blooms).candidates(blooms)
+    Scanner::ordered_by_on(backend, query, blooms).candidates(blooms)
 }
 
 /// As [`candidates`], on all cores: the same indices in the same order.
 #[cfg(feature = "rayon")]
-pub fn par_candidates(
-    backend: Backend,
-    query: &CompiledQuery,
-    blooms: &(impl Blooms + ?Sized),
-) -> Vec<usize> {
-    Scanner::ordered_by(backend, query, blooms).par_candidates(blooms)
+pub fn par_candidates(query: &CompiledQuery, blooms: &(impl Blooms + ?Sized)) -> Vec<usize> {
+    Scanner::ordered_by(query, blooms).par_candidates(blooms)
 }

@@ -36,14 +36,13 @@ impl QueryId {
 /// # Examples
 /// ```
 /// use chainsieve::eth::{bloom, log_query::CompiledQuery, scan::QuerySet};
-/// use chainsieve::simd::Backend;
 ///
 /// let (factory, child) = (bloom::positions(&[1; 20]), bloom::positions(&[2; 20]));
 /// let mut blooms = vec![[0; 256]; 100];
 /// bloom::accrue(&mut blooms[30], &factory);
 /// bloom::accrue(&mut blooms[31], &child);
 ///
-/// let mut set = QuerySet::new(Backend::best());
+/// let mut set = QuerySet::new();
 /// let factory = set.insert(CompiledQuery::new(vec![vec![factory]]), 1_000);
 /// let hits = set.scan(1_000, &blooms);
 /// assert_eq!(hits.iter().collect::<Vec<_>>(), [(1_030, &[factory][..])]);
@@ -55,7 +54,7 @@ impl QueryId {
 /// assert_eq!(hits.iter().collect::<Vec<_>>(), [(1_031, &[child][..])]);
 /// assert_eq!(set.pending(), []);
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct QuerySet {
     backend: Backend,
     queries: Vec<Member>,
@@ -97,8 +96,14 @@ fn clauses_in_columns(query: &CompiledQuery) -> Vec<Vec<ValueColumns>> {
 
 impl QuerySet {
     /// A set without queries.
-    pub fn new(backend: Backend) -> Self {
-        Self { backend, queries: Vec::new(), scanned: Ranges::default() }
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same set, scanned on `backend`.
+    #[must_use]
+    pub fn with_backend(self, backend: Backend) -> Self {
+        Self { backend, ..self }
     }
 
     /// Adds a query, to be answered for blocks from `from_block` on.
@@ -178,7 +183,7 @@ impl QuerySet {
         for Due { stretch, number } in due {
             let blooms = &blooms[stretch.clone()];
             let query = &self.queries[*number as usize].query;
-            let scanner = Scanner::ordered_by(self.backend, query, blooms);
+            let scanner = Scanner::ordered_by_on(self.backend, query, blooms);
             let mut found = Vec::new();
             scanner.scan(blooms, stretch.start, &mut tile, &mut found);
             pairs.extend(found.iter().map(|&place| (place, *number)));

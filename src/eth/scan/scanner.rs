@@ -46,21 +46,23 @@ const SAMPLE: usize = 256;
 
 impl Scanner {
     /// Without knowledge of the filters: tests of more bits go first.
-    pub fn new(backend: Backend, query: &CompiledQuery) -> Self {
-        Self::ordered_by_arrays(backend, query, &[])
+    pub fn new(query: &CompiledQuery) -> Self {
+        Self::ordered_by(query, &[[0; BYTES]; 0])
     }
 
     /// With tests in the order in which they reject most of a sample of `blooms`, at most one in
     /// 64 and 256 in all. Others give the same candidates, perhaps more slowly.
-    pub fn ordered_by(
+    pub fn ordered_by(query: &CompiledQuery, blooms: &(impl Blooms + ?Sized)) -> Self {
+        Self::ordered_by_on(Backend::best(), query, blooms)
+    }
+
+    /// As [`ordered_by`](Self::ordered_by), on this backend.
+    pub fn ordered_by_on(
         backend: Backend,
         query: &CompiledQuery,
         blooms: &(impl Blooms + ?Sized),
     ) -> Self {
-        Self::ordered_by_arrays(backend, query, blooms.as_arrays())
-    }
-
-    fn ordered_by_arrays(backend: Backend, query: &CompiledQuery, blooms: &[[u8; BYTES]]) -> Self {
+        let blooms = blooms.as_arrays();
         let count = (blooms.len() / 64).min(SAMPLE);
         let step = blooms.len().checked_div(count).unwrap_or(1);
         let sample: Vec<&[u8; BYTES]> = blooms.iter().step_by(step).take(count).collect();

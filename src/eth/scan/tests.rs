@@ -2,7 +2,7 @@
 
 use chainsieve_lanes::simd::Backend;
 
-use super::{QueryId, QuerySet, Scanner, WatchList, candidates};
+use super::{QueryId, QuerySet, Scanner, WatchList, candidates_on};
 use crate::eth::bloom::{self, BITS, BYTES, BitPositions};
 use crate::eth::log_query::CompiledQuery;
 use testkit::Rng;
@@ -85,10 +85,13 @@ fn candidates_are_those_one_by_one() {
             for length in 0..=blooms.len() {
                 let from = blooms.len() - length;
                 let expected = expected.iter().filter(|&&i| i >= from).map(|i| i - from);
-                let found = candidates(backend, &query, &blooms[from..]);
+                let found = candidates_on(backend, &query, &blooms[from..]);
                 assert!(found.iter().copied().eq(expected), "{backend:?}, {shape:?}, {length}");
             }
-            assert_eq!(Scanner::new(backend, &query).candidates(&blooms), expected);
+            assert_eq!(
+                Scanner::ordered_by_on(backend, &query, &[[0; 256]; 0]).candidates(&blooms),
+                expected
+            );
         }
     }
 }
@@ -101,9 +104,12 @@ fn long_slices_in_many_blocks() {
         let query = query(&mut rng, shape);
         let expected = one_by_one(&query, &blooms);
         for backend in Backend::available() {
-            assert_eq!(candidates(backend, &query, &blooms), expected, "{backend:?}, {shape:?}");
+            assert_eq!(candidates_on(backend, &query, &blooms), expected, "{backend:?}, {shape:?}");
             #[cfg(feature = "rayon")]
-            assert_eq!(super::par_candidates(backend, &query, &blooms), expected);
+            assert_eq!(
+                Scanner::ordered_by_on(backend, &query, &blooms).par_candidates(&blooms),
+                expected
+            );
         }
     }
 }
@@ -140,13 +146,13 @@ fn watches_are_those_one_by_one() {
             none += usize::from(expected.is_empty());
             some += usize::from(expected.len() > 10 && expected.len() < queries.len());
             for backend in Backend::available() {
-                assert_eq!(watches.matching(backend, &bloom), expected, "{backend:?}, {count}");
-                assert_eq!(inserted.matching(backend, &bloom), expected, "{backend:?}, {count}");
+                assert_eq!(watches.matching_on(backend, &bloom), expected, "{backend:?}, {count}");
+                assert_eq!(inserted.matching_on(backend, &bloom), expected, "{backend:?}, {count}");
             }
         }
         for backend in Backend::available() {
             let all: Vec<u32> = (0..watches.len()).collect();
-            assert_eq!(watches.matching(backend, bloom::BloomView::from_wire(&[0; 255])), all);
+            assert_eq!(watches.matching_on(backend, bloom::BloomView::from_wire(&[0; 255])), all);
         }
     }
     assert!(none > 50 && some > 1_000, "{none}, {some}");
@@ -164,7 +170,7 @@ fn query_sets_miss_and_double_nothing() {
         let blooms = blooms(&mut rng, num_blooms, 300);
         let number = |place: usize| FIRST + u64::try_from(place).unwrap();
         for backend in Backend::available() {
-            let mut set = QuerySet::new(backend);
+            let mut set = QuerySet::new().with_backend(backend);
             let mut queries: Vec<(CompiledQuery, u64)> = Vec::new();
             let mut answered: Vec<(QueryId, u64)> = Vec::new();
             let mut scanned = vec![false; blooms.len()];
@@ -234,7 +240,7 @@ fn rewound_blocks_are_answered_anew() {
     let mut blooms = vec![[0; BYTES]; 30];
     bloom::accrue(&mut blooms[12], &value);
     bloom::accrue(&mut blooms[25], &value);
-    let mut set = QuerySet::new(Backend::best());
+    let mut set = QuerySet::new();
     let first = set.insert(CompiledQuery::new(vec![vec![value]]), 105);
     let blocks = |hits: super::Hits| hits.iter().map(|(block, _)| block).collect::<Vec<_>>();
     assert_eq!(blocks(set.scan(100, &blooms)), [112, 125]);
@@ -292,9 +298,9 @@ fn a_block_with_a_match_is_a_candidate() {
             }
             let query = CompiledQuery::new(clauses);
             for backend in Backend::available() {
-                assert!(candidates(backend, &query, &blooms).contains(block));
+                assert!(candidates_on(backend, &query, &blooms).contains(block));
                 let watches = WatchList::new(&[CompiledQuery::new(vec![vec![]]), query.clone()]);
-                assert_eq!(watches.matching(backend, &blooms[*block]), [1]);
+                assert_eq!(watches.matching_on(backend, &blooms[*block]), [1]);
                 checked += 1;
             }
         }

@@ -16,7 +16,6 @@ use crate::eth::log_query::CompiledQuery;
 /// # Examples
 /// ```
 /// use chainsieve::eth::{bloom, log_query::CompiledQuery, scan::WatchList};
-/// use chainsieve::simd::Backend;
 ///
 /// let [alice, bob] = [[1; 20], [2; 20]].map(|address| bloom::positions(&address));
 /// let watches = [vec![vec![alice]], vec![vec![bob]], vec![vec![alice, bob]]];
@@ -24,9 +23,9 @@ use crate::eth::log_query::CompiledQuery;
 ///
 /// let mut bloom = [0; 256];
 /// bloom::accrue(&mut bloom, &bob);
-/// assert_eq!(watches.matching(Backend::best(), &bloom), [1, 2]);
+/// assert_eq!(watches.matching(&bloom), [1, 2]);
 /// // A filter that says nothing could hold anything.
-/// assert_eq!(watches.matching(Backend::best(), &[0xff; 256]), [0, 1, 2]);
+/// assert_eq!(watches.matching(&[0xff; 256]), [0, 1, 2]);
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct WatchList {
@@ -132,7 +131,12 @@ impl WatchList {
 
     /// The numbers of the watches that a block with this filter may hold a match of, ascending:
     /// all of them, if the filter gives no information.
-    pub fn matching<'a>(&self, backend: Backend, bloom: impl Into<BloomView<'a>>) -> Vec<u32> {
+    pub fn matching<'a>(&self, bloom: impl Into<BloomView<'a>>) -> Vec<u32> {
+        self.matching_on(Backend::best(), bloom)
+    }
+
+    /// As [`matching`](Self::matching), on this backend.
+    pub fn matching_on<'a>(&self, backend: Backend, bloom: impl Into<BloomView<'a>>) -> Vec<u32> {
         let Some(bloom) = bloom.into().informative() else {
             return (0..self.len()).collect();
         };

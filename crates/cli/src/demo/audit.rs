@@ -13,7 +13,6 @@ use chainsieve::eth::header::{HeaderChain, HeaderView};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
 use crate::output::{Page, duration, grouped, share};
@@ -71,7 +70,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     // The user has headers, and trusts the hash of the last: of a finalised block, say.
     let mut chain = HeaderChain::new();
     for block in &blocks {
-        chain.extend_from_rlp(Backend::best(), &block.header)?;
+        chain.extend_from_rlp(&block.header)?;
     }
     let anchor = chain.last_hash().context("two headers")?;
     let (first, last) = chain.numbers().context("two headers")?.into_inner();
@@ -80,7 +79,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let mut fills = FillHistogram::default();
     fills.add(chain.blooms());
     // The share of blocks that pass the query's filter by chance.
-    let rate = expected_false(&query.compile(Backend::best()), &fills) / 2.0;
+    let rate = expected_false(&query.compile(), &fills) / 2.0;
 
     let question = Question {
         chain: &chain,

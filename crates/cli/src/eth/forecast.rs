@@ -3,7 +3,6 @@
 use anyhow::bail;
 use chainsieve::eth::forecast::Forecast;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery};
-use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
 use super::linked::{self, Bounds};
@@ -22,14 +21,14 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
         bail!(UsageError("a query for one blockHash has nothing to forecast"));
     }
     let (from, to) = query::bounds(&query);
-    let mut forecast = Forecast::new(query.compile(Backend::best()));
+    let mut forecast = Forecast::new(query.compile());
     let mut range: Option<(u64, u64)> = None;
     linked::for_each(
         &args.headers,
         Bounds { from, to },
         |_| (),
         |chain, ()| {
-            forecast.add(Backend::best(), chain);
+            forecast.add(chain);
             if let Some(numbers) = chain.numbers() {
                 let first = range.map_or(*numbers.start(), |(first, _)| first);
                 range = Some((first, *numbers.end()));

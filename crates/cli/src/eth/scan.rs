@@ -9,7 +9,6 @@ use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
 use chainsieve::eth::scan::Scanner;
-use chainsieve::simd::Backend;
 use chainsieve_provider::Warning;
 use serde_json::json;
 
@@ -27,14 +26,14 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         return of_provider(args, &query, json);
     }
     let mut scan = Scan::new(args, query);
-    let compiled = scan.query.compile(Backend::best());
+    let compiled = scan.query.compile();
     let (from, to) = query::bounds(&scan.query);
     // An anchor may stand behind the range.
     let kept = Bounds { from, to: to.filter(|_| args.anchor.is_empty()) };
     // The order of tests comes from the first headers; all stretches have the same.
     let scanner = OnceLock::new();
     let find = |chain: &HeaderChain| {
-        let by = || Scanner::ordered_by(Backend::best(), &compiled, chain.blooms());
+        let by = || Scanner::ordered_by(&compiled, chain.blooms());
         scanner.get_or_init(by).candidates(chain.blooms())
     };
     let mut lines = Lines::default();
@@ -69,7 +68,7 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
     });
     let (asked, warnings) = asked.map_err(in_words_of_the_command)?;
     printed?;
-    let compiled = asked.query.compile(Backend::best());
+    let compiled = asked.query.compile();
     let mut scan = found.unwrap_or_else(|| Scan::new(args, asked.query));
     scan.provider = provider.nodes().first().map(|node| node.endpoint().to_string());
     let open_end = args.query.query.is_none() && args.query.to.is_none();
@@ -201,7 +200,7 @@ impl Scan {
             )),
             Some(_) => {}
         }
-        if self.query.compile(Backend::best()).matches_everything() {
+        if self.query.compile().matches_everything() {
             warnings.push(String::from("the query wants every log: every block is a candidate"));
         }
         warnings

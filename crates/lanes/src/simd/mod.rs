@@ -55,6 +55,13 @@ enum Choice {
     Avx512(Avx512),
 }
 
+impl Default for Backend {
+    /// The [best](Self::best).
+    fn default() -> Self {
+        Self::best()
+    }
+}
+
 impl Backend {
     /// Plain code, on every CPU.
     pub const SCALAR: Self = Self(Choice::Scalar);

@@ -12,7 +12,6 @@ use chainsieve::eth::header::{HeaderChain, HeaderView};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve::simd::Backend;
 
 use crate::corpus;
 
@@ -64,7 +63,7 @@ impl Run {
     pub fn new(blocks: Vec<Block>) -> Self {
         let mut chain = HeaderChain::new();
         for block in &blocks {
-            chain.extend_from_rlp(Backend::best(), &block.header).expect("a chain");
+            chain.extend_from_rlp(&block.header).expect("a chain");
         }
         Self { blocks, chain }
     }

@@ -5,7 +5,6 @@ use chainsieve::eth::bloom;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::index::{Index, IndexError, Settings, Storage, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
-use chainsieve::simd::Backend;
 
 use crate::eth::made_up_headers::{Blocks, VALUES};
 use crate::eth::recording_storage::{Disk, Recorder};
@@ -67,7 +66,7 @@ impl Session {
     pub fn append(&mut self, chain: &HeaderChain) -> Result<(), IndexError> {
         let done = self.recorder.done();
         self.states.extend(chain.blocks().map(|block| (done, Some(block.hash))));
-        let appended = self.writer.append(Backend::best(), chain)?;
+        let appended = self.writer.append(chain)?;
         assert_eq!((appended.skipped, appended.added), (0, chain.len() as u64));
         self.tip = chain.last_hash();
         self.check();
@@ -117,7 +116,7 @@ pub fn check_reader<S: Storage>(index: &Index<S>, first: u64, tip: B256, blocks:
     assert_eq!(index.anchor(*all.end()).expect("the last block"), (*all.end(), tip));
     for (value, expected) in VALUES.iter().zip(blocks.found(tip)) {
         let query = CompiledQuery::new(vec![vec![bloom::positions(value)]]);
-        let found = index.candidates(Backend::best(), &query, all.clone()).expect("answered");
+        let found = index.candidates(&query, all.clone()).expect("answered");
         assert_eq!(found.iter().collect::<Vec<_>>(), expected);
     }
 }

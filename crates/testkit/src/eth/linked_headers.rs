@@ -3,7 +3,6 @@
 use alloy_consensus::Header;
 use chainsieve::alloy_primitives::{B256, Bloom, U256};
 use chainsieve::eth::header::HeaderChain;
-use chainsieve::simd::Backend;
 
 /// A header without transactions. Gas and extra data come from `branch`, so that two branches have
 /// different hashes; times are twelve seconds apart.
@@ -45,6 +44,6 @@ pub fn linked_rlp(
 pub fn linked_headers(first: u64, parent: B256, branch: u64, blooms: &[[u8; 256]]) -> HeaderChain {
     let rlp = linked_rlp(first, parent, branch, blooms.iter().map(Bloom::from)).concat();
     let mut chain = HeaderChain::new();
-    chain.extend_from_rlp(Backend::best(), &rlp).expect("linked headers");
+    chain.extend_from_rlp(&rlp).expect("linked headers");
     chain
 }

@@ -15,7 +15,7 @@ const KEY: SipKey = SipKey { k0: 1, k1: 2 };
 fn decode(bytes: &[u8], acceptance: Acceptance) -> Result<Vec<u64>, GcsError> {
     let decode = |backend| {
         let mut values = alloc::vec![3, 2, 1];
-        GcsFilter::parse(SMALL, KEY, bytes, acceptance)?.decode_into(backend, &mut values)?;
+        GcsFilter::parse(SMALL, KEY, bytes, acceptance)?.decode_into_on(backend, &mut values)?;
         Ok(values)
     };
     let answer = decode(Backend::SCALAR);
@@ -95,12 +95,12 @@ fn a_quotient_of_millions() {
     for backend in Backend::available() {
         let mut values = Vec::new();
         let filter = GcsFilter::parse(params, KEY, &bytes, Acceptance::Core).unwrap();
-        filter.decode_into(backend, &mut values).unwrap();
+        filter.decode_into_on(backend, &mut values).unwrap();
         assert_eq!(values, [8_000_000 << 32]);
         let filter = GcsFilter::parse(params, KEY, &bytes, Acceptance::Strict).unwrap();
         let range = u64::from(u32::MAX);
         let error = GcsError::ValueOverRange { index: 0, value: 8_000_000 << 32, range };
-        assert_eq!(filter.decode_into(backend, &mut values), Err(error));
+        assert_eq!(filter.decode_into_on(backend, &mut values), Err(error));
     }
 }
 
@@ -160,6 +160,6 @@ fn backends_encode_the_same() {
     expected.sort_unstable();
     let mut values = Vec::new();
     let filter = GcsFilter::parse(GcsParams::BASIC, KEY, &encoded[0], Acceptance::Strict).unwrap();
-    filter.decode_into(Backend::best(), &mut values).unwrap();
+    filter.decode_into(&mut values).unwrap();
     assert_eq!(values, expected);
 }

@@ -21,7 +21,6 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 /// use chainsieve::bitcoin::{BlockHash, hashes::Hash};
 /// use chainsieve::btc::bip158::scan::{Cursor, FilterItem, Reason, Scan};
 /// use chainsieve::btc::bip158::{GcsParams, filter_key, gcs};
-/// use chainsieve::simd::Backend;
 ///
 /// // Two blocks: the first pays to a wallet's first address, the second to its next.
 /// let hashes = [BlockHash::hash(b"block 7"), BlockHash::hash(b"block 8")];
@@ -37,7 +36,7 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 ///     commitment: None,
 /// });
 ///
-/// let mut scan = Scan::new(Backend::best(), Cursor::at(7));
+/// let mut scan = Scan::new(Cursor::at(7));
 /// let wallet = scan.wallets_mut().add(0);
 /// scan.wallets_mut().push(wallet, addresses[0]);
 /// let mut found = Vec::new();
@@ -68,10 +67,18 @@ pub struct Scan {
 
 impl Scan {
     /// A scan that starts or goes on at `cursor`, of no wallets yet.
-    pub fn new(backend: Backend, cursor: Cursor) -> Self {
+    pub fn new(cursor: Cursor) -> Self {
         let wallets = Wallets::at(cursor.next_height);
-        let matchers = Vec::from([Matcher::new(backend)]);
+        let matchers = Vec::from([Matcher::new()]);
+        let backend = Backend::best();
         Self { wallets, cursor, statistics: Statistics::default(), backend, matchers }
+    }
+
+    /// The same scan, matching on `backend`.
+    #[must_use]
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        self.matchers = Vec::from([Matcher::new().with_backend(backend)]);
+        Self { backend, ..self }
     }
 
     /// The wallets that are scanned for.

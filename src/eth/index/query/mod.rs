@@ -122,7 +122,7 @@ impl<S: Storage> Walk<'_, S> {
         let skipped = part.headers.start % 64;
         for (query, answer) in self.queries.iter().zip(each) {
             answer.stats.unsealed_blocks += blooms.len() as u64;
-            let found = Scanner::ordered_by(self.backend, query, blooms).candidates(blooms);
+            let found = Scanner::ordered_by_on(self.backend, query, blooms).candidates(blooms);
             *answer.count += found.len() as u64;
             let before = answer.words.len();
             answer.words.resize(before + part.words, 0);
@@ -147,11 +147,23 @@ impl<S: Storage> Index<S> {
     /// occurs cost nothing.
     pub fn candidates(
         &self,
+        query: &CompiledQuery,
+        blocks: RangeInclusive<u64>,
+    ) -> Result<Candidates, IndexError> {
+        self.candidates_on(Backend::best(), query, blocks)
+    }
+
+    /// As [`candidates`](Self::candidates), on this backend.
+    ///
+    /// # Errors
+    /// As of [`candidates`](Self::candidates).
+    pub fn candidates_on(
+        &self,
         backend: Backend,
         query: &CompiledQuery,
         blocks: RangeInclusive<u64>,
     ) -> Result<Candidates, IndexError> {
-        let mut each = self.candidates_each(backend, core::slice::from_ref(query), blocks)?;
+        let mut each = self.each_on(backend, core::slice::from_ref(query), blocks)?;
         Ok(each.pop().expect("one for each query"))
     }
 
@@ -160,6 +172,14 @@ impl<S: Storage> Index<S> {
     /// # Errors
     /// As of [`candidates`](Self::candidates).
     pub fn candidates_each(
+        &self,
+        queries: &[CompiledQuery],
+        blocks: RangeInclusive<u64>,
+    ) -> Result<Vec<Candidates>, IndexError> {
+        self.each_on(Backend::best(), queries, blocks)
+    }
+
+    fn each_on(
         &self,
         backend: Backend,
         queries: &[CompiledQuery],
@@ -193,7 +213,6 @@ impl<S: Storage> Index<S> {
     #[cfg(feature = "rayon")]
     pub fn par_candidates(
         &self,
-        backend: Backend,
         query: &CompiledQuery,
         blocks: RangeInclusive<u64>,
     ) -> Result<Candidates, IndexError>
@@ -206,7 +225,13 @@ impl<S: Storage> Index<S> {
         let parts = self.parts(&blocks)?;
         let queries = core::slice::from_ref(query);
         let (positions, plans) = plans(queries);
-        let walk = Walk { index: self, backend, queries, positions: &positions, plans: &plans };
+        let walk = Walk {
+            index: self,
+            backend: Backend::best(),
+            queries,
+            positions: &positions,
+            plans: &plans,
+        };
         let start = parts.first().map_or(0, |part| part.start);
         let mut bitmap = alloc::vec![0; parts.iter().map(|part| part.words).sum()];
         let mut rest = &mut bitmap[..];
@@ -247,14 +272,19 @@ impl<S: Storage> Index<S> {
     /// in memory up to 16 MiB of rows.
     pub fn count(
         &self,
-        backend: Backend,
         query: &CompiledQuery,
         blocks: RangeInclusive<u64>,
     ) -> Result<u64, IndexError> {
         let parts = self.parts(&blocks)?;
         let queries = core::slice::from_ref(query);
         let (positions, plans) = plans(queries);
-        let walk = Walk { index: self, backend, queries, positions: &positions, plans: &plans };
+        let walk = Walk {
+            index: self,
+            backend: Backend::best(),
+            queries,
+            positions: &positions,
+            plans: &plans,
+        };
         let mut rows = Rows::new(walk.positions);
         let (mut words, mut count) = (Vec::new(), 0);
         for (number, part) in parts.iter().enumerate() {
@@ -275,7 +305,6 @@ impl<S: Storage> Index<S> {
     #[expect(clippy::iter_not_returning_iterator, reason = "the range may be wrong")]
     pub fn iter<'a>(
         &'a self,
-        backend: Backend,
         query: &'a CompiledQuery,
         blocks: RangeInclusive<u64>,
     ) -> Result<impl Iterator<Item = Result<u64, IndexError>> + 'a, IndexError> {
@@ -284,7 +313,6 @@ impl<S: Storage> Index<S> {
         let (positions, plans) = plans(queries);
         let numbers = Numbers {
             index: self,
-            backend,
             query,
             rows: Rows::new(&positions),
             positions,
@@ -329,7 +357,6 @@ impl<S: Storage> Index<S> {
 /// Candidates part by part.
 struct Numbers<'a, S: Storage> {
     index: &'a Index<S>,
-    backend: Backend,
     query: &'a CompiledQuery,
     positions: Vec<u16>,
     plans: Vec<Plan>,
@@ -353,7 +380,7 @@ impl<S: Storage> Numbers<'_, S> {
         self.next = 0;
         self.at = part.start.wrapping_sub(64);
         let queries = core::slice::from_ref(self.query);
-        let (index, backend) = (self.index, self.backend);
+        let (index, backend) = (self.index, Backend::best());
         let walk = Walk { index, backend, queries, positions: &self.positions, plans: &self.plans };
         let (stats, count) = (&mut QueryStats::default(), &mut 0);
         let answer = Answer { words: &mut self.words, stats, count };

@@ -34,7 +34,6 @@ const TRIES: usize = 64;
 /// ```no_run
 /// use chainsieve::eth::index::{Folder, Index};
 /// use chainsieve::eth::{bloom, log_query::CompiledQuery};
-/// use chainsieve::simd::Backend;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let index = Index::open(Folder::new("mainnet.index"))?;

@@ -52,14 +52,13 @@ pub struct Appended {
 /// ```
 /// use chainsieve::eth::header::HeaderChain;
 /// use chainsieve::eth::index::{Folder, Settings, Writer};
-/// use chainsieve::simd::Backend;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = std::env::temp_dir().join(format!("chainsieve-writer-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;
 /// let mut writer = Writer::open(Folder::new(&folder), &Settings::new("mainnet")?)?;
 /// let headers = HeaderChain::new(); // of verified headers
-/// writer.append(Backend::best(), &headers)?;
+/// writer.append(&headers)?;
 /// writer.sync()?;
 /// assert_eq!(writer.numbers(), None);
 /// # std::fs::remove_dir_all(&folder)?;
@@ -104,6 +103,13 @@ impl<S: WriteStorage> Writer<S> {
         self
     }
 
+    /// The same writer, which seals sections on `backend`.
+    #[must_use]
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        self.backend = backend;
+        self
+    }
+
     /// What the index is of.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -130,7 +136,7 @@ impl<S: WriteStorage> Writer<S> {
     ///
     /// The chain may start with blocks that the index has. They are skipped if they are the same;
     /// blocks below the last sealed one are not compared unless the chain reaches that one, whose
-    /// hash stands for all before. `backend` serves for sealing.
+    /// hash stands for all before.
     ///
     /// # Errors
     /// - [`IndexError::Gap`]: blocks are missing between the index and the chain;
@@ -145,13 +151,8 @@ impl<S: WriteStorage> Writer<S> {
     ///
     /// # Cost
     /// A copy of 320 bytes for each block; sealing as of [`sync`](Self::sync).
-    pub fn append(
-        &mut self,
-        backend: Backend,
-        chain: &HeaderChain,
-    ) -> Result<Appended, IndexError> {
+    pub fn append(&mut self, chain: &HeaderChain) -> Result<Appended, IndexError> {
         self.check()?;
-        self.backend = backend;
         let (Some(numbers), Some(parent)) = (chain.numbers(), chain.parent_hash()) else {
             return Ok(Appended { skipped: 0, added: 0 });
         };

@@ -8,7 +8,6 @@ use anyhow::{Context as _, bail, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::btc::bip158::scan::{Candidate, Cursor, Reason, Scan, WalletId, Wallets};
 use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
-use chainsieve::simd::Backend;
 use serde_json::json;
 
 use super::block_hashes::BlockHashes;
@@ -86,7 +85,7 @@ struct Watched {
 impl<'a> Look<'a> {
     fn new(args: &'a ScanArgs, scripts: Vec<WatchedScript>, start: u32) -> anyhow::Result<Self> {
         // Filters before --from are read for the headers over them, and not asked.
-        let mut scan = Scan::new(Backend::best(), Cursor::at(start));
+        let mut scan = Scan::new(Cursor::at(start));
         let wallet = scan.wallets_mut().add(args.from.unwrap_or(start));
         scan.wallets_mut().extend(wallet, scripts.iter().map(|watched| &watched.script));
         let mut ranged = HashMap::new();

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use chainsieve::eth::log_query::{CompiledQuery, LogQuery};
-use chainsieve::simd::Backend;
 use chainsieve_provider::CandidateIndex;
 
 use crate::eth::index::{self, Hashes, MappedIndex};
@@ -52,7 +51,7 @@ impl Indexed {
             "{name}: it has no hashes of blocks, by which headers are asked for: build it with \
              --block-hashes"
         );
-        let query = query.compile(Backend::best());
+        let query = query.compile();
         Ok(Self { index, name, query, hashes: Hashes::default(), newest })
     }
 
@@ -69,7 +68,7 @@ impl Indexed {
         numbers: RangeInclusive<u64>,
     ) -> anyhow::Result<(Vec<BlockRef>, BlockRef)> {
         let mut end = *numbers.end();
-        let candidates = self.index.iter(Backend::best(), &self.query, numbers);
+        let candidates = self.index.iter(&self.query, numbers);
         let candidates = candidates.with_context(|| self.name.clone())?;
         let found = candidates.take(MOST).collect::<Result<Vec<_>, _>>();
         let found = found.with_context(|| self.name.clone())?;

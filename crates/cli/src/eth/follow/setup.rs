@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{Fault, StartError};
-use chainsieve::simd::Backend;
 use chainsieve_provider::{Events, FollowBuilder, FollowError, Provider};
 
 use super::indexed::Indexed;
@@ -48,7 +47,7 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
             provider.nodes()[0].endpoint()
         ));
     }
-    if query.compile(Backend::best()).matches_everything() {
+    if query.compile().matches_everything() {
         warnings
             .push(String::from("the query wants every log: receipts of every block are fetched"));
     }

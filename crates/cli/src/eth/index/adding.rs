@@ -9,7 +9,6 @@ use anyhow::{Context as _, anyhow};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::HeaderChain;
 use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
-use chainsieve::simd::Backend;
 use serde_json::json;
 
 use super::{SECTION, named, size};
@@ -144,7 +143,7 @@ impl<'a> Adding<'a> {
 
     fn append(&mut self, chain: &HeaderChain) -> Result<(), IndexError> {
         let writer = self.writer.as_mut().expect("opened before");
-        let added = writer.append(Backend::best(), chain)?.added;
+        let added = writer.append(chain)?.added;
         self.added += added;
         self.unsynced += added;
         self.changed |= added > 0;

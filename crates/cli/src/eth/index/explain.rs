@@ -2,7 +2,6 @@
 
 use anyhow::Context as _;
 use chainsieve::eth::index::Explanation;
-use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
 use super::{named, range};
@@ -20,10 +19,9 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Report> {
     let index = super::open(&args.index)?;
     let blocks = range(&query, &index)?;
     let named = || named(&args.index);
-    let compiled = query.compile(Backend::best());
+    let compiled = query.compile();
     let plan = index.explain(&compiled, blocks.clone()).with_context(named)?;
-    let forecast =
-        index.forecast(Backend::best(), &compiled, blocks.clone()).with_context(named)?;
+    let forecast = index.forecast(&compiled, blocks.clone()).with_context(named)?;
     let clauses = query::clauses(&query);
     let warnings = forecast::warnings(&forecast, &clauses);
     let bounds = (*blocks.start(), *blocks.end());

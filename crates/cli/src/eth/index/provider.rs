@@ -6,7 +6,6 @@ use anyhow::{Context as _, bail, ensure};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderChain, HeaderView};
 use chainsieve::eth::log_query::BlockTag;
-use chainsieve::simd::Backend;
 use chainsieve_provider::{Node, RpcError, Stop};
 
 use super::adding::Adding;
@@ -189,7 +188,7 @@ impl Source {
             }
             let views: Vec<_> = headers.iter().map(HeaderBuf::view).collect();
             let mut chain = HeaderChain::new();
-            let linked = chain.extend(Backend::best(), &views);
+            let linked = chain.extend(&views);
             linked.map_err(|error| Ended::OtherBranch(error.to_string()))?;
             if adding.last().is_some_and(|(_, hash)| chain.parent_hash() != Some(hash)) {
                 let number = views.first().map_or(0, HeaderView::number);

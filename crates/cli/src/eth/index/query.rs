@@ -8,7 +8,6 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::index::IndexError;
 use chainsieve::eth::log_query::CompiledQuery;
-use chainsieve::simd::Backend;
 use serde_json::json;
 
 use super::{Hashes, MappedIndex, named, numbers, range};
@@ -24,18 +23,18 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
     let query = query::read(&args.query, &reader)?;
     let index = super::open(&args.index)?;
     let blocks = range(&query, &index)?;
-    let compiled = query.compile(Backend::best());
+    let compiled = query.compile();
     let named = || named(&args.index);
 
     let hashes = Hashes::default();
     let mut search = Search { index: &index, json, hashes, found: 0, last: None };
     let started = Instant::now();
     let (elapsed, link) = if args.count {
-        let found = index.count(Backend::best(), &compiled, blocks.clone());
+        let found = index.count(&compiled, blocks.clone());
         search.found = found.with_context(named)?;
         (started.elapsed(), None)
     } else {
-        let asked = index.iter(Backend::best(), &compiled, blocks.clone()).with_context(named)?;
+        let asked = index.iter(&compiled, blocks.clone()).with_context(named)?;
         search.print(asked).with_context(named)?;
         let elapsed = started.elapsed();
         (elapsed, search.last.map(|last| index.anchor(last)).transpose().with_context(named)?)

@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Context as _, bail};
 use chainsieve::eth::index::{Checked, Index, IndexError, Verified};
-use chainsieve::simd::Backend;
 use serde_json::json;
 
 use super::mapped::MappedFolder;
@@ -56,9 +55,9 @@ fn check(args: &VerifyIndexArgs, index: &MappedIndex) -> anyhow::Result<Outcome>
         &args.linked,
         Bounds::default(),
         |_| (),
-        |chain, ()| Ok(verifier.add(Backend::best(), chain)?),
+        |chain, ()| Ok(verifier.add(chain)?),
     )?;
-    let compared = verifier.finish(Backend::best())?;
+    let compared = verifier.finish()?;
     if compared.blocks.as_ref() != Some(&all) && !args.part {
         let given = compared.blocks.map_or("none of its blocks".into(), |blocks| {
             format!("blocks {} to {}", blocks.start(), blocks.end())

@@ -45,7 +45,7 @@ impl Coding {
     ) -> Result<Vec<u64>, GcsError> {
         let mut values = vec![7; 3];
         let filter = self.parse(bytes, acceptance)?;
-        filter.decode_into(backend, &mut values).map(|()| values)
+        filter.decode_into_on(backend, &mut values).map(|()| values)
     }
 
     /// Reads `bytes` in every way, and asserts that each agrees with the text: Core's way takes
@@ -98,7 +98,7 @@ impl Coding {
         let expected = reading.as_ref().map(|reading| self.matching(reading, queries));
         let scripts: PreparedScripts = queries.iter().collect();
         for backend in Backend::available() {
-            let mut matcher = Matcher::new(backend);
+            let mut matcher = Matcher::new().with_backend(backend);
             for acceptance in [Acceptance::Core, Acceptance::Strict] {
                 let Ok(filter) = self.parse(bytes, acceptance) else { continue };
                 let answers = (

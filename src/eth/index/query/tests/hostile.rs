@@ -3,8 +3,6 @@
 use alloc::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use chainsieve_lanes::simd::Backend;
-
 use super::files::{Files, files, segment};
 use crate::eth::bloom::{self, BYTES};
 use crate::eth::index::format::SECTION;
@@ -51,7 +49,7 @@ fn answers(files: &Files, what: &str) -> Answers {
         let Some(numbers) = index.numbers() else { return vec![Err(IndexError::Empty)] };
         let ask = |query| {
             let _ = index.explain(query, numbers.clone())?;
-            let found = index.candidates(Backend::best(), query, numbers.clone())?;
+            let found = index.candidates(query, numbers.clone())?;
             Ok(found.iter().collect())
         };
         queries().iter().map(ask).collect()

@@ -74,7 +74,7 @@ fn query(rng: &mut Rng) -> CompiledQuery {
 
 fn expected(blooms: &[[u8; BYTES]], query: &CompiledQuery, from: usize, to: usize) -> Vec<usize> {
     let blooms = &blooms[from..=to];
-    scan::candidates(Backend::best(), query, blooms).iter().map(|at| from + at).collect()
+    scan::candidates(query, blooms).iter().map(|at| from + at).collect()
 }
 
 fn numbers(candidates: &Candidates, first: u64) -> Vec<usize> {
@@ -94,16 +94,15 @@ fn check(
     let range = first + from as u64..=first + to as u64;
     let mut before: Option<Candidates> = None;
     for backend in Backend::available() {
-        let candidates = index.candidates(backend, query, range.clone()).unwrap();
+        let candidates = index.candidates_on(backend, query, range.clone()).unwrap();
         assert_eq!(numbers(&candidates, first), expected, "{backend:?} {range:?} {query:?}");
         assert_eq!(candidates.count(), expected.len() as u64);
         assert_eq!((candidates.first(), candidates.last()), (*range.start(), *range.end()));
         assert!(before.is_none_or(|before| before == candidates));
         before = Some(candidates);
     }
-    let backend = Backend::best();
-    assert_eq!(index.count(backend, query, range.clone()).unwrap(), expected.len() as u64);
-    let streamed = index.iter(backend, query, range).unwrap();
+    assert_eq!(index.count(query, range.clone()).unwrap(), expected.len() as u64);
+    let streamed = index.iter(query, range).unwrap();
     assert!(streamed.map(|number| usize::try_from(number.unwrap() - first).unwrap()).eq(expected));
 }
 
@@ -177,15 +176,15 @@ fn many_at_once_and_in_parallel() {
         let mut found = BTreeSet::new();
         for range in [5..=size as u64 + 4, 5 + 3..=5 + 40, 5 + 7_000..=5 + 50_000] {
             let queries: Vec<_> = (0..20).map(|_| query(&mut rng)).collect();
-            let each = index.candidates_each(backend, &queries, range.clone()).unwrap();
+            let each = index.candidates_each(&queries, range.clone()).unwrap();
             for (query, candidates) in queries.iter().zip(&each) {
-                let alone = index.candidates(backend, query, range.clone()).unwrap();
+                let alone = index.candidates_on(backend, query, range.clone()).unwrap();
                 assert_eq!(alone.words(), candidates.words());
                 assert_eq!(alone.start(), candidates.start());
                 assert_eq!(alone.count(), candidates.count());
                 found.insert(alone.count());
                 #[cfg(feature = "rayon")]
-                assert_eq!(index.par_candidates(backend, query, range.clone()).unwrap(), alone);
+                assert_eq!(index.par_candidates(query, range.clone()).unwrap(), alone);
                 for number in range.clone().step_by(997).chain([*range.end()]) {
                     let set = alone.iter().any(|candidate| candidate == number);
                     assert_eq!(alone.contains(number), set);
@@ -220,7 +219,7 @@ fn what_can_not_match_is_not_read() {
         let index = Index::open(files.clone()).unwrap();
         files.reads.lock().unwrap().clear();
         let all = 0..=4 * SECTION as u64 - 1;
-        let candidates = index.candidates(Backend::best(), &query, all.clone()).unwrap();
+        let candidates = index.candidates(&query, all.clone()).unwrap();
         assert_eq!(candidates.iter().collect::<Vec<_>>(), [3 * SECTION as u64 + 10]);
         let reads = files.reads.lock().unwrap().clone();
         let stats = *candidates.stats();
@@ -246,7 +245,7 @@ fn what_can_not_match_is_not_read() {
         }
         // Nothing is left of section 2 and 3 after a few rows of nine.
         let more = CompiledQuery::new(vec![vec![a], vec![b], vec![c]]);
-        let candidates = index.candidates(Backend::best(), &more, all.clone()).unwrap();
+        let candidates = index.candidates(&more, all.clone()).unwrap();
         assert_eq!(candidates.count(), 0);
         let explained = index.explain(&more, all).unwrap();
         assert_eq!(explained.skipped_sections, 3);
@@ -266,14 +265,14 @@ fn storage_is_told_what_is_needed_next() {
     let index = Index::open(files.clone()).unwrap();
     let all = 0..=3 * SECTION as u64 - 1;
     let query = CompiledQuery::new(vec![vec![[0, 9, 2047]]]);
-    let took = index.candidates(Backend::best(), &query, all.clone()).unwrap();
+    let took = index.candidates(&query, all.clone()).unwrap();
     assert_eq!(took.stats().bytes, 9 * 1024);
     let hints = core::mem::take(&mut *files.hints.lock().unwrap());
     // Three rows of two segments, and the entries of the second.
     let lengths = |length| hints.iter().filter(|hint| hint.end - hint.start == length).count();
     assert_eq!((lengths(2 * 1024), lengths(8 + 6)), (3, 3), "{hints:?}");
     assert!(lengths(1024) >= 3 && hints.len() == 6 + lengths(1024), "{hints:?}");
-    index.count(Backend::best(), &query, all).unwrap();
+    index.count(&query, all).unwrap();
     assert_eq!(*files.hints.lock().unwrap(), []);
 }
 
@@ -291,7 +290,7 @@ fn alternatives_stop_when_all_blocks_have_one() {
     let index = Index::open(files(0, &blooms, 1)).unwrap();
     let query = CompiledQuery::new(vec![values]);
     let all = 0..=SECTION as u64 - 1;
-    let candidates = index.candidates(Backend::best(), &query, all.clone()).unwrap();
+    let candidates = index.candidates(&query, all.clone()).unwrap();
     assert_eq!(candidates.count(), SECTION as u64);
     let explained = index.explain(&query, all).unwrap();
     assert!(candidates.stats().bytes < explained.bytes / 4);
@@ -312,7 +311,7 @@ fn what_is_explained() {
         let expected = expected_false(&query, &fills);
         let found = explained.expected_false;
         assert!((found - expected).abs() <= expected * 1e-9, "{found} {expected}");
-        let took = index.candidates(Backend::best(), &query, 0..=size as u64 - 1).unwrap();
+        let took = index.candidates(&query, 0..=size as u64 - 1).unwrap();
         assert!(took.stats().bytes <= explained.bytes);
         assert_eq!(took.stats().sections, explained.sections);
         assert_eq!(took.stats().skipped_sections, explained.skipped_sections);
@@ -337,17 +336,17 @@ fn blocks_that_are_not_there() {
     for range in [49..=60, 50..=index_last + 1, 0..=0, u64::MAX..=u64::MAX, backwards] {
         let (first, last) = (*range.start(), *range.end());
         let error = IndexError::Range { first, last, index_first, index_last };
-        let found = index.candidates(Backend::best(), &query, range.clone());
+        let found = index.candidates(&query, range.clone());
         assert_eq!(found, Err(error.clone()));
-        assert_eq!(index.count(Backend::best(), &query, range.clone()), Err(error.clone()));
+        assert_eq!(index.count(&query, range.clone()), Err(error.clone()));
         assert_eq!(index.explain(&query, range.clone()), Err(error.clone()));
-        assert!(index.iter(Backend::best(), &query, range).is_err_and(|found| found == error));
+        assert!(index.iter(&query, range).is_err_and(|found| found == error));
     }
-    let all = index.candidates(Backend::best(), &query, 50..=index_last).unwrap();
+    let all = index.candidates(&query, 50..=index_last).unwrap();
     assert!(all.iter().eq(50..=index_last));
     let nothing = QueryStats { sections: 1, unsealed_blocks: 10, ..QueryStats::default() };
     assert_eq!(all.stats(), &nothing);
     let empty = Index::open(files(50, &[], 0)).unwrap();
     assert_eq!(empty.numbers(), None);
-    assert_eq!(empty.count(Backend::best(), &query, 50..=50), Err(IndexError::Empty));
+    assert_eq!(empty.count(&query, 50..=50), Err(IndexError::Empty));
 }
