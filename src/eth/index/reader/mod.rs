@@ -39,7 +39,7 @@ const TRIES: usize = 64;
 /// let index = Index::open(Folder::new("mainnet.index"))?;
 /// let blocks = index.numbers().ok_or("no block yet")?;
 /// let query = CompiledQuery::new(vec![vec![bloom::positions(&[0x11; 20])]]);
-/// let candidates = index.candidates(Backend::best(), &query, blocks)?;
+/// let candidates = index.candidates(&query, blocks)?;
 /// println!("{} blocks may hold a log of it", candidates.count());
 /// # Ok(())
 /// # }
