@@ -18,7 +18,8 @@ use crate::args::Range;
 use crate::btc::describe::Described;
 use crate::btc::prove::{difficulty, without_witness};
 use crate::btc::watch::{self, Item};
-use crate::output::{Exit, Page, Report, duration, grouped, rate};
+use crate::exit::Exit;
+use crate::output::{Page, Report, duration, grouped, rate};
 
 const BLOCK: &str = include_str!("demo/blocks/bitcoin_757753.json");
 /// A wallet with a segwit address, an older one, and a coin that it received before. The null
@@ -46,7 +47,7 @@ pub(crate) fn run() -> anyhow::Result<Report> {
     let mut page = Page::default();
     let mut json = play(&raw, &mut page)?;
     json["audit"] = audit::run(&mut page)?;
-    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+    Ok(Report::new(page, json, Exit::Yes))
 }
 
 /// Plays a wallet and a node, each with what the other sent.

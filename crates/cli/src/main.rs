@@ -9,6 +9,7 @@ mod btc;
 mod calendar;
 mod demo;
 mod eth;
+mod exit;
 mod filter;
 mod input;
 mod output;
@@ -25,26 +26,20 @@ use clap::Parser as _;
 use args::compact::HeadersCommand;
 use args::eth::EthCommand;
 use args::{BtcCommand, Cli, Command, FilterCommand, ProveCommand};
+use exit::Exit;
 use output::Report;
-
-/// The command was understood, and its input was not good: a file, hex, an address.
-const BAD_INPUT: u8 = 3;
-/// The same of an audit, whose 3 says that an answer is proven wrong.
-const AUDIT_BAD_INPUT: u8 = 1;
-/// The command does not make sense; as `clap` exits.
-const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if secret::holds_private_key(&error.to_string()) => {
             output::print_error(&anyhow::anyhow!(secret::NOT_SHOWN));
-            return ExitCode::from(USAGE);
+            return Exit::Usage.into();
         }
         // What is meant as a provider's URL holds a key, wherever it stands.
         Err(error) if error.use_stderr() && error.to_string().contains("://") => {
             output::print_error(&anyhow::anyhow!(secret::URL_NOT_SHOWN));
-            return ExitCode::from(USAGE);
+            return Exit::Usage.into();
         }
         Err(error) => error.exit(),
     };
@@ -53,12 +48,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit,
         Err(error) => {
             output::print_error(&error);
-            ExitCode::from(match &cli.command {
-                _ if error.is::<args::UsageError>() => USAGE,
-                Command::Eth(EthCommand::Audit(_) | EthCommand::VerifyCertificate(_))
-                | Command::Btc(BtcCommand::Filter(FilterCommand::Audit(_))) => AUDIT_BAD_INPUT,
-                _ => BAD_INPUT,
-            })
+            Exit::of_error(&error).into()
         }
     }
 }

@@ -9,78 +9,42 @@ use comfy_table::{Table, presets};
 use indicatif::HumanCount;
 use serde_json::Value;
 
+use crate::exit::Exit;
 use crate::progress::above_status;
 
 /// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// For people.
-    pub(crate) page: Page,
+    page: Page,
     /// For programs.
-    pub(crate) json: Value,
+    json: Value,
     /// What a pipe wants: hex, alone on standard output; the page then goes to standard error.
-    pub(crate) payload: Option<String>,
-    pub(crate) exit: Exit,
-}
-
-/// How a command ends that did its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// 0.
-    Yes,
-    /// 1.
-    No,
-    /// 0, and the JSON is the last of many lines.
-    YesAfterLines,
-    /// 1, and the JSON is the last of many lines.
-    NoAfterLines,
-    /// 3, and the JSON is the last of many lines: not all of the input could be read, or an
-    /// answer is proven wrong.
-    BadInputAfterLines,
-    /// 4, and the JSON is the last of many lines: not all that was asked is answered.
-    UndecidedAfterLines,
-    /// 3: an answer is proven wrong.
-    Wrong,
-    /// 4: parts could not be decided.
-    Undecided,
-}
-
-impl Exit {
-    /// The exit of a command whose JSON is the last of many lines.
-    pub(crate) fn after_lines(self) -> Self {
-        match self {
-            Self::Yes => Self::YesAfterLines,
-            Self::No => Self::NoAfterLines,
-            Self::Wrong => Self::BadInputAfterLines,
-            Self::Undecided => Self::UndecidedAfterLines,
-            after_lines => after_lines,
-        }
-    }
-
-    /// Whether the JSON is the last of many lines, and so takes one line itself.
-    fn is_after_lines(self) -> bool {
-        self == self.after_lines()
-    }
-}
-
-impl From<bool> for Exit {
-    fn from(yes: bool) -> Self {
-        if yes { Self::Yes } else { Self::No }
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Yes | Exit::YesAfterLines => Self::SUCCESS,
-            Exit::No | Exit::NoAfterLines => Self::FAILURE,
-            Exit::BadInputAfterLines | Exit::Wrong => Self::from(3),
-            Exit::Undecided | Exit::UndecidedAfterLines => Self::from(4),
-        }
-    }
+    payload: Option<String>,
+    exit: Exit,
+    is_last_line: bool,
 }
 
 impl Report {
+    pub(crate) fn new(page: Page, json: Value, exit: impl Into<Exit>) -> Self {
+        Self { page, json, payload: None, exit: exit.into(), is_last_line: false }
+    }
+
+    /// A payload goes to standard output in place of the page, which then goes to standard error.
+    pub(crate) fn with_payload(self, payload: impl Into<Option<String>>) -> Self {
+        Self { payload: payload.into(), ..self }
+    }
+
+    /// The JSON is the last of many lines, and so takes one line itself.
+    pub(crate) fn after_lines(self) -> Self {
+        Self { is_last_line: true, ..self }
+    }
+
+    /// The page, the JSON and the exit code, to be part of another report.
+    pub(crate) fn into_parts(self) -> (Page, Value, Exit) {
+        (self.page, self.json, self.exit)
+    }
+
     pub(crate) fn print(self, json: bool) -> anyhow::Result<ExitCode> {
         match self.write_stdout(json) {
             // The reader of our output went away, which is no error of ours.
@@ -99,7 +63,7 @@ impl Report {
     fn write_stdout(&self, json: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         match &self.payload {
-            _ if json && self.exit.is_after_lines() => writeln!(stdout, "{}", self.json)?,
+            _ if json && self.is_last_line => writeln!(stdout, "{}", self.json)?,
             _ if json => writeln!(stdout, "{:#}", self.json)?,
             Some(payload) if payload.is_empty() => {}
             Some(payload) => writeln!(stdout, "{payload}")?,

@@ -74,9 +74,8 @@ Memory: headers take 90 bytes for each block, and what is known of its filter 33
 has 96 MB. Log lines go to standard error.
 
 Exit codes: 0 caught up, or ended with Ctrl-C
-            2 the command line makes no sense
-            3 --data cannot be read or written, or is of another network
-            4 gave up: no peer answered for --give-up seconds; what came is kept
+            4 gave up: no progress for --give-up seconds; what came is kept
+            5 no peer could be reached, or --data cannot be read or written, or is of another network
 
 JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
 headers_only, from, answered_to (null: nothing), grades[{from, to, grade, peers}], disputes[text],
@@ -126,10 +125,9 @@ Memory: headers take 90 bytes for each block, and what is known of its filter 33
 as they are sent, and a branch of headers that has no room on the side 96 MB.
 
 Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: see the hits for what was found
-            2 the command line makes no sense
-            3 an item or --data is not good
             4 gave up; what came is kept. With --once: no progress for --give-up seconds. In any case:
               every --peer has broken the protocol
+            5 a malformed item, no peer could be reached with --once, or --data cannot be read or written
 
 JSON lines, told apart by \"event\":
   hit        height, block, index (null while unconfirmed), txid, received[{vout, satoshis, script,

@@ -61,8 +61,11 @@ filter. A block whose filter cannot be read is a candidate too. The headers over
 --header compared to ones that you trust, and the blocks with --block-headers; otherwise a \"no\" is
 as good as the file's source.
 
-Exits with 1 if nothing was found, with 3 if the file is damaged or a --header is another: with
-damage, what stands before it was asked, and the report says up to which height.
+Exit codes: 0 something was found
+            1 nothing was found
+            3 a filter header differs from a --header that you trust
+            4 a --header is given for a height that the file does not have
+            5 a file is damaged: the filters before the damage were matched, and the report has their heights
 
 JSON: a line for each hit: height, hash, scripts[{item, path (of a descriptor's <0;1>), index,
 script}] or candidate (why); then filters, first, last, bytes, hits, scripts, expected_by_chance
@@ -119,10 +122,9 @@ The block is first bound to its hash: proof of work, one coinbase, merkle root, 
 and the witness commitment. Then the filter is compared with what the block shows.
 
 Exit codes: 0 valid: every script that the block creates and spends, and no other
-            1 the input is not good: unreadable, or a block that is not the one of its header
-            2 the command line makes no sense
             3 invalid, and proven so
             4 not decided: suspicious, or scripts that the block spends are not known
+            5 malformed input, or a block that does not match its header
 
 JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted),
 proof{evidence, bytes, out}, reason, missing_txids[] (which --prev-txs takes); warnings[]";
@@ -154,8 +156,8 @@ pub(crate) struct AuditArgs {
 }
 
 const VERIFY_PROOF_HELP: &str = "\
-Exits with 0 if the proof holds, so that the filter is invalid, with 1 if it does not, with 3 if it
-cannot be read. Anyone can prove that a filter of their own making is invalid: --filter-hash says
+Exit codes: 0 the proof holds, so the filter is invalid · 3 the proof does not hold · 5 malformed proof.
+Anyone can prove that a filter of their own making is invalid: --filter-hash says
 whose it should be.
 
 JSON: holds, block_hash, filter_hash, reason, warnings[]";
@@ -201,7 +203,10 @@ const VERIFY_HEADERS_HELP: &str = "\
 Each filter is hashed, and each header is computed from it and the header before. With --headers they
 are compared to a list, with --header to single ones; the first that differs is named.
 
-Exits with 1 where they differ or the file is damaged.
+Exit codes: 0 no difference
+            3 a filter header differs from one given
+            4 filter headers are given for heights that the file does not have
+            5 the file is damaged
 
 JSON: filters, first, last, last_hash, filter_header, compared, mismatch{height, computed, given}, damage,
 warnings[]";

@@ -15,6 +15,8 @@ use chainsieve::bitcoin::Network;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 
+use crate::exit::EXIT_CODES;
+
 pub(crate) use compact::WatchArgs;
 pub(crate) use filter::{InspectArgs, NewArgs, Range, update_name};
 pub(crate) use matching::{Contents, MatchArgs};
@@ -23,7 +25,7 @@ pub(crate) use serve::ServeArgs;
 
 /// Filters for light clients, and what an answer proves.
 #[derive(Debug, Parser)]
-#[command(name = "chainsieve", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(name = "chainsieve", version, after_help = after_help(), arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Print JSON, with the fields that each command's --help lists
     #[arg(long, global = true, display_order = 100)]
@@ -32,15 +34,15 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 yes: done, matched, valid
-            1 no: nothing matched, or the proof or filter is not valid
-            2 the command line makes no sense
-            3 the input is not good: unreadable, or not what it should be
-`eth audit` and `eth verify-certificate` have their own, which their --help lists.
+/// The end of the command's `--help`.
+fn after_help() -> String {
+    format!(
+        "{EXIT_CODES}
 
 Wherever a command reads a filter, a block or a transaction, it takes hex, the name of a file
-(raw or hex), or - for standard input. Results go to standard output, all else to standard error.";
+(raw or hex), or - for standard input. Results go to standard output, all else to standard error."
+    )
+}
 
 const DEMO_HELP: &str = "\
 JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{index, txid,

@@ -47,8 +47,9 @@ pub(crate) struct MakeArgs {
 }
 
 const VERIFY_HELP: &str = "\
-Exits with 1 if the merkleblock is not valid, or does not prove each of the transactions given. A
-valid one without any transaction is the answer where nothing matched: exit 0. Give the
+Exit codes: 0 the merkleblock is valid, and proves each of the transactions given · 1 it is valid, and
+does not prove each of them · 3 it is invalid, or of another block than --block-hash. A valid one
+without any transaction is the response of a node where nothing matched: exit code 0. Give the
 coinbase transaction too where the merkleblock has it: only that shows the height of the tree.
 
 JSON: valid, error (null if valid), policy, network, block_hash, previous_block, time,

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Report> {
         ),
     ]);
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit: accepted.into() })
+    Ok(Report::new(page, json, accepted))
 }
 
 fn warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {

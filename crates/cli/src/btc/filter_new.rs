@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::watch::{Item, Kind, Policy, read_lines};
 use crate::args::{NewArgs, UsageError, update_name};
+use crate::exit::Exit;
 use crate::input::{Reader, write};
-use crate::output::{Exit, Page, Report, count, grouped, rate};
+use crate::output::{Page, Report, count, grouped, rate};
 
 /// bitcoinj's least length of a script's push: shorter ones are in too many scripts.
 const SHORT_PUSH: usize = 8;
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     page.fields(fields);
     page.warnings(&warnings);
     let shown = if args.out.is_some() { String::new() } else { payload_hex };
-    Ok(Report { page, json, payload: Some(shown), exit: Exit::Yes })
+    Ok(Report::new(page, json, Exit::Yes).with_payload(shown))
 }
 
 fn items(args: &NewArgs) -> anyhow::Result<Vec<Item>> {

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
     };
     page.line(format!("{} matched; {changed}", count(matched, "transaction")));
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit: (matched > 0).into() })
+    Ok(Report::new(page, json, matched > 0))
 }
 
 fn what(contents: Contents) -> &'static str {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::describe::Described;
 use super::{decode, for_each_transaction, load_filter};
 use crate::args::{MakeArgs, PolicyName, VerifyArgs, network_name};
+use crate::exit::Exit;
 use crate::input::{Input, Reader, write};
 use crate::output::{Page, Report, count, grouped};
 
@@ -98,7 +99,7 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
     ));
     page.warnings(&warnings);
     let shown = if args.out.is_some() { String::new() } else { payload };
-    Ok(Report { page, json, payload: Some(shown), exit: yes.into() })
+    Ok(Report::new(page, json, yes).with_payload(shown))
 }
 
 /// The transactions asked for by id, in the order of the block.
@@ -216,8 +217,11 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
         page.line(format!("not proven  {line}"));
     }
     page.warnings(&warnings);
-    let yes = proof.is_some() && strangers.is_empty();
-    Ok(Report { page, json, payload: None, exit: yes.into() })
+    let exit = match proof {
+        None => Exit::Wrong,
+        Some(_) => Exit::from(strangers.is_empty()),
+    };
+    Ok(Report::new(page, json, exit))
 }
 
 fn proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {

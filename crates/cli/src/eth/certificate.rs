@@ -13,7 +13,8 @@ use super::audit::{read_chain, read_wanted};
 use super::{logs, profile, query};
 use crate::args::UsageError;
 use crate::args::eth::VerifyCertificateArgs;
-use crate::output::{Exit, Page, Report, count, grouped};
+use crate::exit::Exit;
+use crate::output::{Page, Report, count, grouped};
 
 /// Rows of a page.
 const ROWS: usize = 20;
@@ -109,7 +110,7 @@ impl Shown<'_> {
             None if complete => Exit::Yes,
             None => Exit::Undecided,
         };
-        Report { page: self.page(exit), json: self.json(exit), payload: None, exit }
+        Report::new(self.page(exit), self.json(exit), exit)
     }
 
     fn page(&self, exit: Exit) -> Page {

@@ -9,7 +9,8 @@ use super::linked::{self, Bounds};
 use super::query;
 use crate::args::UsageError;
 use crate::args::eth::ForecastArgs;
-use crate::output::{Exit, Page, Report, bytes, estimate, float, grouped, share, span};
+use crate::exit::Exit;
+use crate::output::{Page, Report, bytes, estimate, float, grouped, share, span};
 
 /// Values of a clause that the page shows; the JSON has all.
 const SHOWN: usize = 8;
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     let mut json = json(&forecast, (first, last), &clauses, &query);
     json["semantics"] = json!(args.query.semantics);
     json["warnings"] = json!(warnings);
-    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+    Ok(Report::new(page, json, Exit::Yes))
 }
 
 pub(super) type Clauses = [(String, Vec<String>)];

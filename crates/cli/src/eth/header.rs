@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::headers::Headers;
 use crate::args::eth::HeadersArgs;
 use crate::calendar::Utc;
+use crate::exit::Exit;
 use crate::input::Reader;
-use crate::output::{Exit, Page, Report, grouped, share};
+use crate::output::{Page, Report, grouped, share};
 
 pub(crate) fn run(args: &HeadersArgs) -> anyhow::Result<Report> {
     Reader::of(&args.headers)?;
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &HeadersArgs) -> anyhow::Result<Report> {
         page
     };
     let json = json!({ "headers": all, "count": count, "linked": linked });
-    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+    Ok(Report::new(page, json, Exit::Yes))
 }
 
 pub(crate) fn layout_name(layout: HeaderLayout) -> &'static str {

@@ -14,8 +14,8 @@ pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
     given.ok_or_else(|| UsageError("--chain or --assume-bloom is missing: see --help").into())
 }
 
-/// The profile of `--chain` or `--assume-bloom`; none if neither is given.
-fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
+/// The profile of `--chain` or `--assume-bloom`; `None` if neither is given.
+pub(crate) fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
     let Some(chain) = &args.chain else {
         let assumed = |bloom| ChainProfile::assumed(ASSUMED, bloom, args.assume_receipts);
         return Ok(args.assume_bloom.map(assumed));

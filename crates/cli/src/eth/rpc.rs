@@ -10,6 +10,7 @@ use chainsieve::eth::follow;
 use chainsieve_provider::{Builder, Endpoint, FetchError, Note, Provider, RpcError, Warning};
 
 use crate::args::eth::RpcArgs;
+use crate::exit::Exit;
 use crate::output::{bytes, count, duration, grouped, print_note};
 use crate::progress::Progress;
 use crate::stop::Stop;
@@ -139,7 +140,7 @@ pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
     };
     match limit {
         Some(limit) => anyhow!("{error}: {advice} {}", grouped(limit)),
-        None => anyhow!("{error}: {advice}"),
+        None => Exit::of_fetch(&error).error(anyhow!("{error}: {advice}")),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::bloom::BloomView;
+use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::forecast::expected_false;
 use chainsieve::eth::header::HeaderChain;
@@ -13,10 +14,11 @@ use chainsieve_provider::Warning;
 use serde_json::json;
 
 use super::linked::{self, Bounds};
-use super::query;
 use super::rpc::{builder, in_words_of_the_command, words_of};
+use super::{profile, query};
 use crate::args::eth::ScanArgs;
-use crate::output::{Exit, Lines, Page, Report, float, grouped, share, span};
+use crate::exit::Exit;
+use crate::output::{Lines, Page, Report, float, grouped, share, span};
 use crate::stop::Stop;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
@@ -25,11 +27,12 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     if args.rpc.is_given() {
         return of_provider(args, &query, json);
     }
-    let mut scan = Scan::new(args, query);
+    let given = profile::given(&args.trust)?;
+    let mut scan = Scan::new(args, query, given.unwrap_or_else(ChainProfile::ethereum));
     let compiled = scan.query.compile();
     let (from, to) = query::bounds(&scan.query);
     // An anchor may stand behind the range.
-    let kept = Bounds { from, to: to.filter(|_| args.anchor.is_empty()) };
+    let kept = Bounds { from, to: to.filter(|_| args.trust.anchor.is_empty()) };
     // The order of tests comes from the first headers; all stretches have the same.
     let scanner = OnceLock::new();
     let find = |chain: &HeaderChain| {
@@ -52,14 +55,17 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
 fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<Report> {
     query::require_from(&args.query)?;
     let (builder, _) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
-    let builder = builder.anchor(args.anchor.clone());
+    let builder = builder.anchor(args.trust.anchor.clone());
     let builder = if args.unfinalized { builder } else { builder.final_only() };
     let provider = builder.build()?;
+    let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
+    let profile = profile::of_provider(&args.trust, chain_id)?;
     let mut found: Option<Scan> = None;
     let mut lines = Lines::default();
     let mut printed = Ok(());
     let asked = provider.scan_parts(query, |asked, part| {
-        let scan = found.get_or_insert_with(|| Scan::new(args, asked.query.clone()));
+        let scan =
+            found.get_or_insert_with(|| Scan::new(args, asked.query.clone(), profile.clone()));
         let text = scan.take(part.chain, part.candidates, json);
         if !args.count {
             printed = lines.print(&text);
@@ -69,7 +75,7 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
     let (asked, warnings) = asked.map_err(in_words_of_the_command)?;
     printed?;
     let compiled = asked.query.compile();
-    let mut scan = found.unwrap_or_else(|| Scan::new(args, asked.query));
+    let mut scan = found.unwrap_or_else(|| Scan::new(args, asked.query, profile));
     scan.provider = provider.nodes().first().map(|node| node.endpoint().to_string());
     let open_end = args.query.query.is_none() && args.query.to.is_none();
     let warnings = warnings.iter();
@@ -83,6 +89,7 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
 /// What was found so far.
 struct Scan {
     query: LogQuery,
+    profile: ChainProfile,
     from: u64,
     to: u64,
     at_hash: Option<B256>,
@@ -100,7 +107,7 @@ struct Scan {
 }
 
 impl Scan {
-    fn new(args: &ScanArgs, query: LogQuery) -> Self {
+    fn new(args: &ScanArgs, query: LogQuery, profile: ChainProfile) -> Self {
         let (from, to) = query::bounds(&query);
         let at_hash = match query.blocks() {
             BlockSelection::AtHash(hash) => Some(*hash),
@@ -110,7 +117,7 @@ impl Scan {
             from: from.unwrap_or(0),
             to: to.unwrap_or(u64::MAX),
             at_hash,
-            anchors: args.anchor.clone(),
+            anchors: args.trust.anchor.clone(),
             fills: FillHistogram::default(),
             first: None,
             last: None,
@@ -120,6 +127,7 @@ impl Scan {
             provider: None,
             noted: Vec::new(),
             query,
+            profile,
         }
     }
 
@@ -139,16 +147,15 @@ impl Scan {
             }
         }
         let mut text = String::new();
-        let mut blocks = chain.blocks();
-        let mut passed = 0;
-        for &index in found {
-            let Some(block) = blocks.nth(index - passed) else { break };
-            passed = index + 1;
-            if !asked(block.number, block.hash) {
+        let mut found = found.iter().copied().peekable();
+        for (index, block) in chain.blocks().enumerate() {
+            let is_found = found.next_if_eq(&index).is_some();
+            let proves_absence = self.profile.at(block.number).bloom.proves_absence();
+            if !asked(block.number, block.hash) || (proves_absence && !is_found) {
                 continue;
             }
             let bloom = BloomView::from(block);
-            let informative = bloom.informative().is_some();
+            let informative = proves_absence && bloom.informative().is_some();
             self.no_information += u64::from(!informative);
             if self.candidates == 0 && !json {
                 text += "block        hash                                                                fill     answer\n";
@@ -213,6 +220,11 @@ impl Scan {
         let (last, last_hash) = self.last.unwrap_or_default();
         let first = self.first.unwrap_or_default();
         let warnings = self.warnings();
+        let chain_from = match &self.provider {
+            _ if profile::is_of_user(&args.trust) => "user",
+            Some(_) => "provider",
+            None => "assumed",
+        };
         let mut json = json!({
             "blocks": blocks,
             "first": first,
@@ -226,6 +238,8 @@ impl Scan {
             "anchored_to": self.anchored_to,
             "query": self.query,
             "semantics": args.query.semantics,
+            "chain": self.profile.name(),
+            "chain_from": chain_from,
             "warnings": warnings,
         });
         if let Some(provider) = &self.provider {
@@ -245,6 +259,14 @@ impl Scan {
             ("by chance", format!("{} of blocks that hold nothing pass", share(rate))),
             ("fill", format!("{} on average", share(self.fills.mean_fill()))),
             (
+                "chain",
+                format!(
+                    "{}{}",
+                    self.profile.name(),
+                    if chain_from == "assumed" { ", assumed" } else { "" }
+                ),
+            ),
+            (
                 "authentic",
                 match self.anchored_to {
                     Some(anchored) if anchored >= last => "all blocks".into(),
@@ -254,7 +276,9 @@ impl Scan {
             ),
         ]);
         page.warnings(&warnings);
-        let exit = Exit::from(self.candidates > 0).after_lines();
-        Report { page, json, payload: None, exit }
+        // The user's anchor was to prove the result, and does not.
+        let is_unproven = !self.anchors.is_empty() && self.anchored_to.is_none_or(|at| at < last);
+        let exit = if is_unproven { Exit::Undecided } else { Exit::from(self.candidates > 0) };
+        Report::new(page, json, exit).after_lines()
     }
 }

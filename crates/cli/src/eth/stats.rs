@@ -12,8 +12,9 @@ use super::chart::{self, Chart, Point};
 use super::headers::Headers;
 use crate::args::eth::{Buckets, StatsArgs};
 use crate::calendar::Utc;
+use crate::exit::Exit;
 use crate::input::{Reader, write};
-use crate::output::{Exit, Page, Report, count, float, grouped, share};
+use crate::output::{Page, Report, count, float, grouped, share};
 
 /// Rows of a table that still reads well.
 const ROWS: usize = 24;
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
     let mut json = total.json();
     json["linked"] = json!(stats.linked);
     json["buckets"] = rows.iter().map(Bucket::json).collect();
-    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+    Ok(Report::new(page, json, Exit::Yes))
 }
 
 /// Blocks that are looked at together.

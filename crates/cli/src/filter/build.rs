@@ -22,8 +22,9 @@ use super::keys::stdin_once;
 use super::{bits_per_key, out, param_words, params_json, size_words};
 use crate::args::UsageError;
 use crate::args::membership::{BuildArgs, HashName, Made};
+use crate::exit::Exit;
 use crate::input::named;
-use crate::output::{Exit, Page, Report, grouped, rate};
+use crate::output::{Page, Report, grouped, rate};
 
 /// The rate where none is asked for and the kind has none of its own.
 const RATE: f64 = 0.001;
@@ -260,7 +261,7 @@ fn report(args: &BuildArgs, filter: &Asked, counts: &Counts, file_bytes: usize) 
     page.warnings(&warnings);
     // Standard output may have the filter.
     let payload = out::is_stdout(&args.out).then(String::new);
-    Report { page, json, payload, exit: Exit::Yes }
+    Report::new(page, json, Exit::Yes).with_payload(payload)
 }
 
 /// Whether the kind has a rate without one being asked for.

@@ -10,8 +10,9 @@ use serde_json::json;
 use super::foreign::{self, Asked};
 use super::{out, params_json, size_words};
 use crate::args::membership::{ConvertArgs, Target};
+use crate::exit::Exit;
 use crate::input::{Reader, named};
-use crate::output::{Exit, Page, Report, count, rate};
+use crate::output::{Page, Report, count, rate};
 
 pub(crate) fn run(args: &ConvertArgs, json: bool) -> anyhow::Result<Report> {
     let key_hasher = foreign::key_hasher(args.format, &args.key_hash)?;
@@ -156,5 +157,5 @@ fn report(
     page.fields(fields);
     page.warnings(&warnings);
     let payload = out::is_stdout(&args.out).then(String::new);
-    Report { page, json, payload, exit: Exit::Yes }
+    Report::new(page, json, Exit::Yes).with_payload(payload)
 }

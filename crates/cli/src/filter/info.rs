@@ -7,8 +7,9 @@ use super::foreign;
 use super::hasher::seed_hex;
 use super::{bits_per_key, param_words, params_json, size_words};
 use crate::args::membership::{Format, InfoArgs};
+use crate::exit::Exit;
 use crate::input::Reader;
-use crate::output::{Exit, Page, Report, count, estimate, grouped, rate, share};
+use crate::output::{Page, Report, count, estimate, grouped, rate, share};
 
 pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let input = super::read(&Reader::default(), &args.filter)?;
@@ -76,5 +77,5 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     fields.extend(filter.params().into_iter().map(|(name, param)| (name, param_words(param))));
     page.fields(fields);
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+    Ok(Report::new(page, json, Exit::Yes))
 }

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Line, Stroke};
 use crate::args::membership::SizeArgs;
+use crate::exit::Exit;
 use crate::input::write;
-use crate::output::{Exit, Page, Report, bytes, grouped, rate};
+use crate::output::{Page, Report, bytes, grouped, rate};
 
 /// Points of a line for each decade of rates.
 const POINTS: i32 = 10;
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
         "floor": floor.bits_per_key,
         "layouts": rows,
     });
-    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+    Ok(Report::new(page, json, Exit::Yes))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]

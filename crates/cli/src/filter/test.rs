@@ -7,7 +7,7 @@ use super::keys::{KeyBatch, KeyLines, stdin_once};
 use crate::args::UsageError;
 use crate::args::membership::{Answers, TestArgs};
 use crate::input::{Reader, decode_hex, shorten};
-use crate::output::{Exit, Lines, Page, Report, estimate, grouped, printable, rate};
+use crate::output::{Lines, Page, Report, estimate, grouped, printable, rate};
 use crate::progress::Progress;
 
 pub(crate) fn run(args: &TestArgs, json: bool) -> anyhow::Result<Report> {
@@ -163,8 +163,7 @@ impl Asking<'_> {
             ),
         ]);
         page.warnings(&warnings);
-        let exit = if self.maybe > 0 { Exit::YesAfterLines } else { Exit::NoAfterLines };
         // The answers have gone to standard output, where the page would be taken for more.
-        Report { page, json, payload: Some(String::new()), exit }
+        Report::new(page, json, self.maybe > 0).with_payload(String::new()).after_lines()
     }
 }

@@ -138,18 +138,18 @@ fn prove_goes_from_a_block_to_what_a_wallet_knows() {
     assert_eq!(core["proof_of_work"], false);
 
     let other = "00".repeat(32);
-    let other = json_of(&[&verify[..], &["--block-hash", &other]].concat(), NO);
+    let other = json_of(&[&verify[..], &["--block-hash", &other]].concat(), WRONG);
     assert_eq!((&other["valid"], &other["proven"]), (&json!(false), &json!([])));
     let vectors = fixture("bip37_vectors.json");
     let stranger = text(&vectors["transactions"]["funding"]["hex"]);
     let stranger = json_of(&[&verify[..], &[stranger]].concat(), NO);
     assert_eq!(stranger["not_in_tree"][0], vectors["transactions"]["funding"]["txid"]);
     // One bit of one hash in the tree; then one bit of the header's nonce.
-    for (position, core_code) in [(400, NO), (158, YES)] {
+    for (position, core_code) in [(400, WRONG), (158, YES)] {
         let mut damaged = proof.read().trim_end().to_owned();
         let digit = if &damaged[position..=position] == "0" { "1" } else { "0" };
         damaged.replace_range(position..=position, digit);
-        let strict = json_of(&["btc", "prove", "verify", &damaged], NO);
+        let strict = json_of(&["btc", "prove", "verify", &damaged], WRONG);
         assert!(strict["error"].is_string());
         json_of(&["btc", "prove", "verify", &damaged, "--policy", "core"], core_code);
     }

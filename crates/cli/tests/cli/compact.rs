@@ -214,7 +214,7 @@ fn scans_find_what_is_known_of_the_chain() {
     let other = format!("255:{}", text(&rows[254]["filter_header"]));
     let args = [&scan[..], &["--header", &other]].concat();
     let output = run(&args);
-    assert_eq!(output.code, BAD_INPUT);
+    assert_eq!(output.code, WRONG);
     assert!(output.stderr.contains("height 255"), "{}", output.stderr);
 
     // The genesis block's own address, which nobody else was paid to.
@@ -262,7 +262,7 @@ fn a_folder_is_scanned_as_one_and_damage_is_named() {
         assert!(text(&last["damage"]).contains(&format!("(height {next},")), "{last}");
     }
     assert!(output.stdout.contains("intact"), "{}", output.stdout);
-    let verified = json_of(&["btc", "filter", "headers", "verify", &damaged], NO);
+    let verified = json_of(&["btc", "filter", "headers", "verify", &damaged], BAD_INPUT);
     assert!(text(&verified["damage"]).contains("checksum"), "{verified}");
 }
 
@@ -319,10 +319,6 @@ fn chain_of(scripts: &[Vec<ScriptBuf>]) -> Vec<String> {
     scripts.iter().map(block).collect()
 }
 
-const UNDECIDED: i32 = 4;
-const WRONG: i32 = 3;
-const AUDIT_BAD_INPUT: i32 = 1;
-
 #[test]
 fn audits_and_their_proofs() {
     let folder = Folder::new("audit");
@@ -348,7 +344,7 @@ fn audits_and_their_proofs() {
     let verify = ["btc", "filter", "verify-proof", &proof, "--block-hash"];
     let holds = json_of(&[&verify[..], &[text(&block_hash)]].concat(), YES);
     assert_eq!((&holds["holds"], &holds["warnings"]), (&json!(true), &json!([])));
-    for (height, code) in [(255_018, YES), (757_753, NO)] {
+    for (height, code) in [(255_018, YES), (757_753, WRONG)] {
         let meant = fixture_of(height);
         let meant = hex::decode(text(&meant["basic_filter"])).expect("hex");
         let meant = FilterHash::hash(&meant).to_string();
@@ -356,7 +352,7 @@ fn audits_and_their_proofs() {
         assert_eq!(json_of(&args, code)["holds"], code == YES);
     }
     let elsewhere = fixture_of(255_018)["hash"].clone();
-    let fails_there = json_of(&[&verify[..], &[text(&elsewhere)]].concat(), NO);
+    let fails_there = json_of(&[&verify[..], &[text(&elsewhere)]].concat(), WRONG);
     assert_eq!(fails_there["holds"], false);
     let cut = fs::read_to_string(&proof).expect("written");
     fails(&["btc", "filter", "verify-proof", &cut[..400]], b"", BAD_INPUT, &["proof"]);
@@ -378,7 +374,7 @@ fn audits_and_their_proofs() {
     let last = bytes.len() - 10;
     bytes[last] ^= 1;
     let args = ["btc", "filter", "audit", "00", &hex::encode(bytes)];
-    fails(&args, b"", AUDIT_BAD_INPUT, &["merkle root"]);
+    fails(&args, b"", BAD_INPUT, &["merkle root"]);
 }
 
 #[test]
@@ -398,12 +394,12 @@ fn filter_headers_are_compared_with_lists() {
     let raw = folder.write("headers.bin", raw);
     let args = [&verify[..], &["--headers", &raw, "--headers-from", "10"]].concat();
     assert_eq!(json_of(&args, YES)["compared"], 246);
-    let shifted = json_of(&[&verify[..], &["--headers", &raw]].concat(), NO);
+    let shifted = json_of(&[&verify[..], &["--headers", &raw]].concat(), WRONG);
     assert_eq!(shifted["mismatch"]["height"], 0);
     let mut changed = headers.clone();
     changed[77] = headers[78];
     let list = folder.write("headers.txt", changed.join("\n"));
-    let differs = json_of(&[&verify[..], &["--headers", &list]].concat(), NO);
+    let differs = json_of(&[&verify[..], &["--headers", &list]].concat(), WRONG);
     assert_eq!(differs["mismatch"]["height"], 77);
     assert_eq!(text(&differs["mismatch"]["computed"]), headers[77]);
 }

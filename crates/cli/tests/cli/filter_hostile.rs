@@ -14,7 +14,7 @@ fn ends_well(file: &TempFile) {
             test.extend(["--hash", "xxh3", "--seed", "0"]);
         }
         for output in [info, run(&test)] {
-            assert!((0..=3).contains(&output.code), "{format}: {}", output.stderr);
+            assert!((0..=5).contains(&output.code), "{format}: {}", output.stderr);
             assert!(!output.stderr.contains("panicked"), "{format}: {}", output.stderr);
             if output.code == BAD_INPUT {
                 assert!(output.stderr.contains("hostile"), "{format}: {}", output.stderr);

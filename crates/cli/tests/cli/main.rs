@@ -25,7 +25,9 @@ const XPUB: &str = "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvP
 const YES: i32 = 0;
 const NO: i32 = 1;
 const USAGE: i32 = 2;
-const BAD_INPUT: i32 = 3;
+const WRONG: i32 = 3;
+const UNDECIDED: i32 = 4;
+const BAD_INPUT: i32 = 5;
 
 struct Output {
     code: i32,
@@ -224,7 +226,7 @@ fn no_input_panics() {
                 &["btc", "filter", "new", "-"],
             ] {
                 let output = run_with(args, cut);
-                assert!((0..=3).contains(&output.code), "{args:?} {end}: {}", output.stderr);
+                assert!((0..=5).contains(&output.code), "{args:?} {end}: {}", output.stderr);
                 assert!(!output.stderr.contains("panicked"), "{args:?} {end}: {}", output.stderr);
             }
         }

@@ -12,15 +12,14 @@ use super::rpc::RpcArgs;
 use crate::args::{Choice, choice};
 use crate::eth::rpc::Secret;
 
-/// How these commands end, which is not how the others do.
+/// What the exit codes mean for a verdict.
 macro_rules! exit_help {
     () => {
         "\
 Exit codes: 0 complete: exactly the logs of the blocks that the query wants, proven
             3 wrong: a log omitted, forged, not as the chain has it, twice or not asked for, proven
-            4 parts could not be decided: which and why is said
-            1 the input is not good: unreadable, or not what it should be
-            2 the command line makes no sense"
+            4 not decided in parts: which ones, and why, is printed
+            5 malformed input, an I/O error, or an unreachable provider"
     };
 }
 macro_rules! receipts_help {
@@ -57,9 +56,9 @@ which is said: what is found then holds if that block is on the chain, and exit 
 With --rpc given twice, each answer is audited by itself over one chain, and both are compared;
 headers and receipts come from whichever provider has authentic ones. Exit code 3 if either answer is
 wrong, 4 if the two are of different chains and no --anchor says which: the word of one proves
-nothing against the other. A provider that can't be reached ends the command with 1. If receipts
+nothing against the other. A provider that can't be reached ends the command with 5. If receipts
 of some blocks do not come, those blocks are undecided and the rest is reported. If receipts of no
-block come, nothing is reported but a proof that an answer is wrong; without one the exit code is 1.
+block come, nothing is reported but a proof that an answer is wrong; without one the exit code is 5.
 URLs and headers are secrets: of them only the host
 is ever shown.
 
@@ -144,9 +143,8 @@ const CERTIFICATE_HELP: &str = concat!(
 Exit codes: 0 complete: the result that the certificate binds is proven
             3 wrong: the certificate does not hold: it is of another query, or headers, receipts or
               the logs given say something else
-            4 parts could not be decided: which and why is said
-            1 the input is not good: unreadable, or not what it should be
-            2 the command line makes no sense
+            4 not decided in parts: which ones, and why, is printed
+            5 malformed input, or an I/O error
 
 Everything is proven anew. Anchor, chain and query are yours and never the certificate's, and so are
 the blocks: say --from and --to, or numbers in --query. Headers and receipts may be embedded, or come

@@ -273,8 +273,8 @@ sections of which all headers are given.
     formats_help!(),
     "
 
-Exits with 1 if the index is damaged or has something else than the headers; which file, part and
-block is said.
+Exit codes: 0 valid · 3 the index differs from the headers · 5 the index is damaged. File, part and
+block are printed.
 
 JSON: valid, error (null if valid), chain, blocks, first, last, sections, bytes, compared{blocks,
 first, last, sections (whole ones)} (null without headers), warnings[]."

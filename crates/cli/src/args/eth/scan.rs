@@ -1,10 +1,10 @@
 //! `eth scan` and `eth forecast`.
 
-use chainsieve::alloy_primitives::B256;
 use clap::{Arg, Args};
 
+use super::audit::TrustArgs;
 use super::headers::{FORMATS, HeaderFormat, formats_help};
-use super::query::{QueryArgs, hash};
+use super::query::QueryArgs;
 use super::rpc::RpcArgs;
 use crate::args::choice;
 
@@ -23,11 +23,18 @@ under their hash. The range then begins at --from and ends at the finalised bloc
 earlier or --unfinalized allows later; headers up to the --anchor are fetched too.
 
 The headers given are the range: --from, --to and block numbers in --query narrow it, latest and
-other tags do not. Exits with 1 if there is no candidate.
+other tags do not.
+
+Where the filters of the --chain do not commit to every log, each block is a candidate. Without
+--chain, headers in files are taken for Ethereum's, and those of a provider for the chain whose id it
+returns.
+
+Exit codes: 0 candidates · 1 none · 4 an --anchor is given, and no header of the range or after it
+has its hash.
 
 JSON: on a line for each candidate, {number, hash, answer (maybe | no_information)}, then on a line
 {blocks, first, last, last_hash, candidates, no_information, share, rate (share of blocks that
-pass by chance), fill (mean), anchored_to (null: nothing is), query, semantics, warnings[], provider{host} (with --rpc)}."
+pass by chance), fill (mean), anchored_to (null: nothing is), query, semantics, chain, chain_from (user | provider | assumed), warnings[], provider{host} (with --rpc)}."
 );
 
 /// Find the blocks that may have logs of a query.
@@ -48,9 +55,8 @@ pub(crate) struct ScanArgs {
     pub(crate) unfinalized: bool,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
-    /// The hash of a block that you trust to be on the chain; may be given again
-    #[arg(long, value_name = "HASH", value_parser = hash)]
-    pub(crate) anchor: Vec<B256>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Print counts only, not each candidate
     #[arg(long)]
     pub(crate) count: bool,

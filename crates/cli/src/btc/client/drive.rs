@@ -6,7 +6,7 @@ use chainsieve::btc::peer::service_names;
 use chainsieve_client::{Client, Graded, Status, Stopped, Update, UpdateId};
 
 use crate::args::client::PeerArgs;
-use crate::output::Exit;
+use crate::exit::Exit;
 use crate::{progress, stop};
 
 /// How long nothing may come until it is asked whether there is a reason to end.
@@ -34,6 +34,8 @@ pub(super) enum Ending {
     CaughtUp,
     Interrupted,
     GaveUp(String),
+    /// No peer was reached.
+    Unreachable(String),
     /// Nobody reads what is printed.
     Closed,
 }
@@ -43,13 +45,17 @@ impl Ending {
         match self {
             Self::CaughtUp => "caught_up",
             Self::Interrupted => "interrupted",
-            Self::GaveUp(_) => "gave_up",
+            Self::GaveUp(_) | Self::Unreachable(_) => "gave_up",
             Self::Closed => "closed",
         }
     }
 
     pub(super) fn exit(&self) -> Exit {
-        if matches!(self, Self::GaveUp(_)) { Exit::Undecided } else { Exit::Yes }
+        match self {
+            Self::Unreachable(_) => Exit::Failed,
+            Self::GaveUp(_) => Exit::Undecided,
+            Self::CaughtUp | Self::Interrupted | Self::Closed => Exit::Yes,
+        }
     }
 }
 
@@ -82,14 +88,16 @@ fn reason(give_up: Option<Duration>, status: &Status, waited: Duration) -> Optio
     if waited < give_up {
         return None;
     }
-    let why = if status.peers.iter().all(|peer| peer.claims.is_none()) {
-        "no peer is connected"
-    } else if !status.is_served {
-        "no peer that is connected offers what is needed"
-    } else {
+    let waited = format!("{} s", waited.as_secs());
+    if status.peers.iter().all(|peer| peer.claims.is_none()) {
+        return Some(Ending::Unreachable(format!("no peer is connected for {waited}")));
+    }
+    let why = if status.is_served {
         "no progress"
+    } else {
+        "no peer that is connected offers what is needed"
     };
-    Some(Ending::GaveUp(format!("{why} for {} s", waited.as_secs())))
+    Some(Ending::GaveUp(format!("{why} for {waited}")))
 }
 
 /// Reads until there is a reason to end, and has the client keep what it knows. With `once` the run

@@ -72,7 +72,7 @@ fn chain_warnings(network: Network, work: Work) -> Vec<String> {
 /// What is to be known of an end: doubts about the chain, and why the run gave up.
 pub(super) fn warnings(ended: &Ended, network: Network) -> Vec<String> {
     let mut warnings = chain_warnings(network, ended.status.progress.work);
-    if let Ending::GaveUp(why) = &ended.ending {
+    if let Ending::GaveUp(why) | Ending::Unreachable(why) = &ended.ending {
         warnings.push(format!("gave up: {why}"));
     }
     warnings

@@ -75,5 +75,5 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
     fields.extend(disputes.0.into_iter().map(|text| ("dispute", text)));
     page.fields(fields);
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit: ended.ending.exit() })
+    Ok(Report::new(page, json, ended.ending.exit()))
 }

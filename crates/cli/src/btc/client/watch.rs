@@ -107,9 +107,8 @@ impl Job<'_> {
         let mut page = Page::default();
         page.fields(fields.into_iter().chain(grades).collect());
         page.warnings(&warnings);
-        let exit = ended.ending.exit().after_lines();
         let json = self.end_json(ended, printer, &warnings);
-        Report { page, json, payload: None, exit }
+        Report::new(page, json, ended.ending.exit()).after_lines()
     }
 
     fn end_json(&self, ended: &Ended, printer: &Printer, warnings: &[String]) -> Value {

@@ -18,8 +18,9 @@ use super::files::FilterFiles;
 use crate::args::UsageError;
 use crate::args::compact::{AuditArgs, VerifyProofArgs};
 use crate::btc::for_each_transaction;
+use crate::exit::Exit;
 use crate::input::{Input, Reader, decode_hex, named, write};
-use crate::output::{Exit, Page, Report, count, grouped};
+use crate::output::{Page, Report, count, grouped};
 
 pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let reader = Reader::of([&args.filter, &args.block].into_iter().chain(&args.prev_txs))?;
@@ -208,7 +209,7 @@ fn report(
     }
     json["warnings"] = warnings.clone().into();
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit })
+    Ok(Report::new(page, json, exit))
 }
 
 fn words(verdict: &Verdict) -> String {
@@ -297,5 +298,6 @@ pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
         ("filter", format!("{}, hash {hash}", count(proof.filter.len(), "byte"))),
     ]);
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit: reason.is_ok().into() })
+    let exit = if reason.is_ok() { Exit::Yes } else { Exit::Wrong };
+    Ok(Report::new(page, json, exit))
 }

@@ -17,8 +17,9 @@ use super::target::Target;
 use crate::args::UsageError;
 use crate::args::compact::BuildArgs;
 use crate::btc::for_each_transaction;
+use crate::exit::Exit;
 use crate::input::{Reader, named};
-use crate::output::{Exit, Lines, Page, Report, count, grouped};
+use crate::output::{Lines, Page, Report, count, grouped};
 use crate::progress::Progress;
 
 /// Enough to see what is built; --json prints all.
@@ -249,6 +250,6 @@ impl Build {
         }
         page.fields(fields);
         page.warnings(&self.warnings);
-        Ok(Report { page, json, payload: None, exit: Exit::YesAfterLines })
+        Ok(Report::new(page, json, Exit::Yes).after_lines())
     }
 }

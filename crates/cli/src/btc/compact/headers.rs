@@ -11,6 +11,7 @@ use serde_json::json;
 use super::block_hashes::BlockHashes;
 use super::files::FilterFiles;
 use crate::args::compact::{HeaderAt, VerifyHeadersArgs};
+use crate::exit::Exit;
 use crate::input::named;
 use crate::output::{Page, Report, grouped};
 use crate::progress::Progress;
@@ -90,7 +91,13 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
         ));
     }
     warnings.extend(damage.clone());
-    let exit = mismatch.is_none() && damage.is_none();
+    let exit = match (&mismatch, &damage) {
+        (Some(_), _) => Exit::Wrong,
+        (None, Some(_)) => Exit::Failed,
+        // A filter header that the user trusts was compared to nothing.
+        (None, None) if compared < given.len() as u64 => Exit::Undecided,
+        (None, None) => Exit::Yes,
+    };
     let json = json!({
         "filters": filters,
         "first": first,
@@ -107,7 +114,7 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
         "warnings": warnings,
     });
     page.warnings(&warnings);
-    Ok(Report { page, json, payload: None, exit: exit.into() })
+    Ok(Report::new(page, json, exit))
 }
 
 /// The list of `--headers`, by height.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::btc::bip158::scan::{Candidate, Cursor, Reason, Scan, WalletId, Wallets};
 use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
@@ -15,8 +15,9 @@ use super::files::FilterFiles;
 use super::scripts::{self, WatchedScript};
 use crate::args::compact::{HeaderAt, ScanArgs};
 use crate::args::{Range, UsageError, network_name};
+use crate::exit::Exit;
 use crate::input::Reader;
-use crate::output::{Exit, Lines, Page, Report, count, grouped};
+use crate::output::{Lines, Page, Report, count, grouped};
 use crate::progress::Progress;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
@@ -158,11 +159,11 @@ impl<'a> Look<'a> {
             self.args.header.iter().filter(|given| given.height == height)
         {
             if header != computed {
-                bail!(
+                return Err(Exit::Wrong.error(anyhow!(
                     "filter header of height {height}: {computed} over these filters, {header} is \
                      trusted: no filter up to there says anything, neither by a hit printed above \
                      nor by none"
-                );
+                )));
             }
             self.compared.push(height);
         }
@@ -263,11 +264,12 @@ impl<'a> Look<'a> {
         ]);
         page.warnings(&self.warnings);
         let exit = match self.damage {
-            Some(_) => Exit::BadInputAfterLines,
-            None if self.hits > 0 => Exit::YesAfterLines,
-            None => Exit::NoAfterLines,
+            Some(_) => Exit::Failed,
+            // A filter header that the user trusts was compared to nothing.
+            None if self.compared.len() < self.args.header.len() => Exit::Undecided,
+            None => Exit::from(self.hits > 0),
         };
-        Ok(Report { page, json: record, payload: None, exit })
+        Ok(Report::new(page, record, exit).after_lines())
     }
 }
 

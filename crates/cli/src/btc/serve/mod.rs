@@ -19,8 +19,9 @@ use self::folder::{Folder, News};
 use self::log::Log;
 use crate::args::{ServeArgs, UsageError};
 use crate::btc::for_each_transaction;
+use crate::exit::Exit;
 use crate::input::{Reader, named};
-use crate::output::{Exit, Page, Report, count, grouped};
+use crate::output::{Page, Report, count, grouped};
 use crate::stop;
 
 /// How often to look at the folder, unless that takes longer than a tenth of it.
@@ -83,7 +84,7 @@ fn report(chain: &ServedChain, connections: u64) -> Report {
         "height": tip.height,
         "tip": tip.hash.to_string(),
     });
-    Report { page, json, payload: None, exit: Exit::YesAfterLines }
+    Report::new(page, json, Exit::Yes).after_lines()
 }
 
 /// Takes in what is new in the folder.

@@ -14,7 +14,8 @@ use super::{issue, write_wanted};
 use crate::args::eth::AuditArgs;
 use crate::eth::rpc::{builder, in_words_of_the_command, words_of};
 use crate::eth::{profile, query};
-use crate::output::{Exit, Page, Report, count, grouped};
+use crate::exit::Exit;
+use crate::output::{Page, Report, count, grouped};
 use crate::stop::Stop;
 
 const LETTERS: [&str; 2] = ["A", "B"];
@@ -192,7 +193,8 @@ fn outcome(
     let (mut exit, mut status) = (Exit::Yes, "complete");
     let mut audits = Vec::new();
     for report in shown.into_iter().map(Shown::report) {
-        match report.exit {
+        let (of_page, of_json, of_exit) = report.into_parts();
+        match of_exit {
             Exit::Wrong => (exit, status) = (Exit::Wrong, "wrong"),
             Exit::Undecided if exit == Exit::Yes => {
                 (exit, status) = (Exit::Undecided, "undecided");
@@ -202,8 +204,8 @@ fn outcome(
         if !audits.is_empty() {
             page.line("");
         }
-        page.append(report.page);
-        audits.push(report.json);
+        page.append(of_page);
+        audits.push(of_json);
     }
     if let Some(compared) = compared {
         page.line("");
@@ -238,7 +240,7 @@ fn outcome(
             json!({ "name": letter, "host": host, "receipts_of_blocks": from })
         })
         .collect();
-    Report { page, json, payload: None, exit }
+    Report::new(page, json, exit)
 }
 
 /// Two answers beside each other, in words.

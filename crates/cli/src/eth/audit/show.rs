@@ -9,7 +9,8 @@ use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::{LocatedLog, digest};
 use serde_json::{Value, json};
 
-use crate::output::{Exit, Page, Report, count, grouped, span};
+use crate::exit::Exit;
+use crate::output::{Page, Report, count, grouped, span};
 
 /// Rows of a page.
 pub(super) const ROWS: usize = 20;
@@ -46,7 +47,7 @@ impl Shown<'_> {
             Status::Wrong => Exit::Wrong,
             Status::Undecided => Exit::Undecided,
         };
-        Report { page: self.page(), json: self.json(), payload: None, exit }
+        Report::new(self.page(), self.json(), exit)
     }
 
     /// Up to which block the user's anchors reach: a provider's own is none of them.

@@ -17,7 +17,8 @@ use self::setup::{Setup, in_words_of_follow};
 use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
 use crate::eth::rpc::{Bar, builder};
-use crate::output::{self, Exit, Page, Report, count, duration, grouped, print_note};
+use crate::exit::Exit;
+use crate::output::{self, Page, Report, count, duration, grouped, print_note};
 use crate::stop;
 
 /// Blocks that have to be linked before a bar is worth it.
@@ -74,7 +75,7 @@ fn nothing() -> Report {
     });
     let mut page = Page::default();
     page.line("ended before it began");
-    Report { page, json, payload: None, exit: Exit::YesAfterLines }
+    Report::new(page, json, Exit::Yes).after_lines()
 }
 
 /// Prints updates, and counts what was printed.
@@ -205,6 +206,6 @@ impl Printer {
         page.fields(fields);
         // With a table on standard output the page goes to standard error.
         let payload = (self.lines.format == Format::Csv).then(String::new);
-        Report { page, json, payload, exit: Exit::YesAfterLines }
+        Report::new(page, json, Exit::Yes).with_payload(payload).after_lines()
     }
 }

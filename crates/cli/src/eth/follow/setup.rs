@@ -14,6 +14,7 @@ use crate::args::UsageError;
 use crate::args::eth::FollowArgs;
 use crate::eth::rpc::in_words_of_the_command;
 use crate::eth::{profile, query};
+use crate::exit::Exit;
 use crate::input::named;
 
 /// The events of these files.
@@ -86,7 +87,7 @@ pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
                 }
                 _ => "",
             };
-            return anyhow!("{node}: {fault}{advice}");
+            return Exit::of_fault(&fault).error(anyhow!("{node}: {fault}{advice}"));
         }
         error => return error.into(),
     };

@@ -14,8 +14,9 @@ use serde_json::json;
 use super::{SECTION, named, size};
 use crate::args::eth::{AddingArgs, LinkedHeaders};
 use crate::eth::linked::{self, Bounds};
+use crate::exit::Exit;
 use crate::input::Reader;
-use crate::output::{Exit, Lines, Page, Report, bytes, count, duration, float, grouped, span};
+use crate::output::{Lines, Page, Report, bytes, count, duration, float, grouped, span};
 use crate::progress;
 
 /// What was added is made durable after so long, if not before.
@@ -288,7 +289,7 @@ impl<'a> Adding<'a> {
         ]);
         page.fields(fields);
         page.warnings(&warnings);
-        Ok(Report { page, json, payload: None, exit: Exit::YesAfterLines })
+        Ok(Report::new(page, json, Exit::Yes).after_lines())
     }
 }
 

@@ -8,7 +8,8 @@ use super::{named, range};
 use crate::args::eth::ExplainArgs;
 use crate::eth::forecast::{self, Clauses};
 use crate::eth::query;
-use crate::output::{Exit, Page, Report, bytes, count, float, grouped, share};
+use crate::exit::Exit;
+use crate::output::{Page, Report, bytes, count, float, grouped, share};
 
 /// Rows that the page shows; the JSON has all.
 const SHOWN: usize = 12;
@@ -33,7 +34,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Report> {
     json["plan"] = plan_json(&plan, &clauses);
     json["semantics"] = json!(args.query.semantics);
     json["warnings"] = json!(warnings);
-    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+    Ok(Report::new(page, json, Exit::Yes))
 }
 
 fn clause_name(clauses: &Clauses, clause: usize) -> &str {

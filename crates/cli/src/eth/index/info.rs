@@ -8,7 +8,8 @@ use super::{MappedIndex, SECTION, named, numbers, size};
 use crate::args::eth::InfoArgs;
 use crate::calendar::Utc;
 use crate::eth::stats::{self, Bucket};
-use crate::output::{Exit, Page, Report, bytes, count, float, grouped, span};
+use crate::exit::Exit;
+use crate::output::{Page, Report, bytes, count, float, grouped, span};
 
 /// Rows of a table that still reads well.
 const ROWS: u64 = 24;
@@ -94,7 +95,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
         page.line("");
     }
     stats::table(&mut page, &rows, &total, false);
-    Ok(Report { page, json, payload: None, exit: Exit::Yes })
+    Ok(Report::new(page, json, Exit::Yes))
 }
 
 /// Some rows of a round number of sections each, the last one to the end.

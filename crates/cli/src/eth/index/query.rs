@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{Hashes, MappedIndex, named, numbers, range};
 use crate::args::eth::QueryIndexArgs;
 use crate::eth::query;
-use crate::output::{Exit, Lines, Page, Report, duration, estimate, float, grouped, share, span};
+use crate::output::{Lines, Page, Report, duration, estimate, float, grouped, share, span};
 
 /// Bytes of lines printed at once.
 const PRINTED: usize = 64 << 10;
@@ -74,8 +74,7 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
         ("by chance", format!("about {}, if no block held a match", estimate(by_chance))),
     ]);
     page.warnings(&warnings);
-    let exit = Exit::from(candidates > 0).after_lines();
-    Ok(Report { page, json, payload: None, exit })
+    Ok(Report::new(page, json, candidates > 0).after_lines())
 }
 
 /// What is being found.

@@ -10,6 +10,7 @@ use super::mapped::MappedFolder;
 use super::{MappedIndex, SECTION, named};
 use crate::args::eth::VerifyIndexArgs;
 use crate::eth::linked::{self, Bounds};
+use crate::exit::Exit;
 use crate::input::Reader;
 use crate::output::{Page, Report, bytes, count, float, span};
 use crate::progress::Progress;
@@ -124,5 +125,11 @@ fn report(
         }
     }
     page.warnings(&warnings);
-    Report { page, json, payload: None, exit: outcome.is_ok().into() }
+    // Headers prove an index wrong; its own checksums only show that it is damaged.
+    let exit = match outcome {
+        Ok(_) => Exit::Yes,
+        Err(IndexError::Differs { .. }) => Exit::Wrong,
+        Err(_) => Exit::Failed,
+    };
+    Report::new(page, json, exit)
 }

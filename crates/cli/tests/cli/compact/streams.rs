@@ -43,7 +43,7 @@ fn filters_come_through_pipes() {
     fails(
         &["btc", "filter", "audit", "-", BLOCK_757753],
         &golden(),
-        AUDIT_BAD_INPUT,
+        BAD_INPUT,
         &["no filter of block"],
     );
 }

@@ -8,11 +8,6 @@ use chainsieve::eth::log_query::{LogQuery, Semantics};
 
 use super::*;
 
-pub(super) const COMPLETE: i32 = 0;
-pub(super) const ERROR: i32 = 1;
-pub(super) const WRONG: i32 = 3;
-pub(super) const UNDECIDED: i32 = 4;
-
 /// The files of an audit of both blocks.
 pub(super) struct Case {
     pub(super) headers: TempFile,
@@ -56,7 +51,7 @@ fn findings(json: &Value) -> Vec<&Value> {
 #[test]
 fn the_whole_answer_is_complete() {
     let case = Case::new("whole");
-    let json = case.audit(&answer(), COMPLETE);
+    let json = case.audit(&answer(), YES);
     assert_eq!((&json["status"], &json["logs"]), (&json!("complete"), &json!(7)));
     assert_eq!(json["blocks"]["checked_by_receipts"], 2);
     assert_eq!((&json["anchored_to"], &json["findings"]), (&json!(17_686_112), &json!([])));
@@ -64,12 +59,12 @@ fn the_whole_answer_is_complete() {
     assert_eq!(json["transaction_hashes_unbound"], 0);
     let mut hashed = answer();
     hashed[0]["transactionHash"] = json!(B256::repeat_byte(1));
-    assert_eq!(case.audit(&hashed, COMPLETE)["transaction_hashes_unbound"], 1);
+    assert_eq!(case.audit(&hashed, YES)["transaction_hashes_unbound"], 1);
     let logs = case.logs(&answer());
     let args = ["eth", "audit", case.headers.path(), "--logs", logs.path(), "--chain", "1"];
     let more = ["--receipts", case.receipts.path(), "--anchor", &case.anchor];
     let page = run(&[&args[..], &QUERY, &more].concat());
-    assert_eq!(page.code, COMPLETE, "{}", page.stderr);
+    assert_eq!(page.code, YES, "{}", page.stderr);
     assert!(page.stdout.starts_with("complete: these are exactly the logs"), "{}", page.stdout);
 }
 
@@ -223,7 +218,7 @@ fn receipts_in_every_form() {
     for (name, contents) in forms {
         let file = TempFile::new(&format!("receipts-{name}"), contents);
         let more = ["--anchor", &case.anchor, "--receipts", file.path()];
-        let json = case.audit_with(&answer(), &more, COMPLETE);
+        let json = case.audit_with(&answer(), &more, YES);
         assert_eq!(json["blocks"]["checked_by_receipts"], 2, "{name}");
     }
     let folder = TempFile::absent("folder");
@@ -234,16 +229,16 @@ fn receipts_in_every_form() {
         fs::write(folder.0.join("notes.txt"), "nothing of interest").expect("a file");
     }
     let more = ["--anchor", &case.anchor, "--receipts", folder.path()];
-    assert_eq!(case.audit_with(&answer(), &more, COMPLETE)["warnings"], json!([]));
+    assert_eq!(case.audit_with(&answer(), &more, YES)["warnings"], json!([]));
     // A file that nobody named, and that is not what it seems, is left out.
     let damaged = folder.0.join("damaged.era1");
     fs::write(&damaged, &write::ere(&blocks)[..500]).expect("a file");
-    let warnings = case.audit_with(&answer(), &more, COMPLETE)["warnings"].to_string();
+    let warnings = case.audit_with(&answer(), &more, YES)["warnings"].to_string();
     assert!(warnings.contains("left out") && warnings.contains("damaged.era1"), "{warnings}");
     let (logs, damaged) = (case.logs(&answer()), damaged.to_str().expect("UTF-8"));
     let named = ["eth", "audit", case.headers.path(), "--logs", logs.path(), "--chain", "1"];
     let named = [&named[..], &QUERY, &["--receipts", damaged]].concat();
-    fails(&named, b"", ERROR, &["damaged.era1"]);
+    fails(&named, b"", BAD_INPUT, &["damaged.era1"]);
     fs::remove_dir_all(&folder.0).expect("ours");
 }
 
@@ -262,11 +257,11 @@ fn logs_in_every_form_and_what_is_wrong_with_them() {
     let replies = json!([write::reply(&json!(logs[..3])), write::reply(&json!(logs[3..]))]);
     for contents in [json!(logs).to_string(), lines.clone(), replies.to_string()] {
         let output = audit(&contents);
-        assert_eq!(output.code, COMPLETE, "{}", output.stderr);
+        assert_eq!(output.code, YES, "{}", output.stderr);
     }
     let refused = |contents: &str, words: &[&str]| {
         let output = audit(contents);
-        assert_eq!((output.code, output.stdout.as_str()), (ERROR, ""), "{}", output.stderr);
+        assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""), "{}", output.stderr);
         let all = [&["answer.json"], words].concat();
         for word in all {
             assert!(output.stderr.contains(word), "{}", output.stderr);
@@ -290,15 +285,23 @@ fn slips_in_audits_exit_with_1_or_2() {
         fails(&[&base[..], &QUERY, more].concat(), b"", code, words);
     };
     refused(&[], USAGE, &["--chain"]);
-    refused(&["--chain", "dogecoin"], ERROR, &["sepolia", "--assume-bloom"]);
+    refused(&["--chain", "dogecoin"], BAD_INPUT, &["sepolia", "--assume-bloom"]);
     refused(&["--chain", "1", "--assume-bloom", "exact"], USAGE, &["--assume-bloom"]);
-    refused(&["--chain", "1", "--to", "17686113"], ERROR, &["end at block 17686112"]);
-    refused(&["--chain", "1", "--from", "17686110"], ERROR, &["17686110"]);
-    refused(&["--chain", "1", "--receipts", "/no/such/file"], ERROR, &["receipts, /no/such/file"]);
+    refused(&["--chain", "1", "--to", "17686113"], BAD_INPUT, &["end at block 17686112"]);
+    refused(&["--chain", "1", "--from", "17686110"], BAD_INPUT, &["17686110"]);
+    refused(
+        &["--chain", "1", "--receipts", "/no/such/file"],
+        BAD_INPUT,
+        &["receipts, /no/such/file"],
+    );
     let junk = TempFile::new("junk.receipts.rlp", [0xc2, 0x01, 0x02]);
-    refused(&["--chain", "1", "--receipts", junk.path()], ERROR, &["junk.receipts.rlp", "byte 0"]);
+    refused(
+        &["--chain", "1", "--receipts", junk.path()],
+        BAD_INPUT,
+        &["junk.receipts.rlp", "byte 0"],
+    );
     let short = TempFile::new("short.receipts.rlp", [0xf9, 0xff]);
-    refused(&["--chain", "1", "--receipts", short.path()], ERROR, &["cut off"]);
+    refused(&["--chain", "1", "--receipts", short.path()], BAD_INPUT, &["cut off"]);
     fails(&["eth", "audit", case.headers.path(), "--chain", "1"], b"", USAGE, &["--logs"]);
     // A chain whose filters say nothing: every block is looked into, and its receipts are not all.
     let assumed = ["--assume-bloom", "unsound", "--receipts", case.receipts.path()];
@@ -306,5 +309,5 @@ fn slips_in_audits_exit_with_1_or_2() {
     let json = json_of(&args, UNDECIDED);
     assert_eq!(json["undecided"][0]["why"], "receipts_not_every_log");
     let every = [&args[..], &["--assume-receipts", "every-log"]].concat();
-    assert_eq!(json_of(&every, COMPLETE)["chain"], "assumed");
+    assert_eq!(json_of(&every, YES)["chain"], "assumed");
 }

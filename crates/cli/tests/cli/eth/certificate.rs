@@ -1,6 +1,6 @@
 //! `eth verify-certificate`: what holds, what does not, and what is left open.
 
-use super::audit::{COMPLETE, Case, ERROR, UNDECIDED, WRONG};
+use super::audit::Case;
 use super::*;
 
 /// Flags that say of which blocks the query is.
@@ -21,7 +21,7 @@ impl Issued {
             &["--certificate", certificate.path()],
             more,
         ];
-        let json = case.audit_with(&answer(), &args.concat(), COMPLETE);
+        let json = case.audit_with(&answer(), &args.concat(), YES);
         assert_eq!(json["certificate"], certificate.path());
         Self { case, certificate }
     }
@@ -39,7 +39,7 @@ impl Issued {
 #[test]
 fn a_certificate_with_its_evidence_proves_the_logs() {
     let issued = Issued::new("embedded", &["--embed"]);
-    let json = issued.verify(&[], COMPLETE);
+    let json = issued.verify(&[], YES);
     assert_eq!((&json["status"], &json["error"]), (&json!("complete"), &Value::Null));
     let logs = json["logs"].as_array().expect("the logs");
     assert_eq!(logs.len(), 7);
@@ -65,13 +65,13 @@ fn a_certificate_with_its_evidence_proves_the_logs() {
 #[test]
 fn evidence_beside_a_certificate() {
     let issued = Issued::new("beside", &[]);
-    fails(&issued.args(&QUERY), b"", ERROR, &["beside.certificate.json", "--headers"]);
+    fails(&issued.args(&QUERY), b"", BAD_INPUT, &["beside.certificate.json", "--headers"]);
     let headers = ["--headers", issued.case.headers.path()];
     let json = issued.verify(&headers, UNDECIDED);
     let wanted = Block::both().map(|block| json!({ "number": block.number, "hash": block.hash }));
     assert_eq!((&json["wanted"], &json["logs"]), (&json!(wanted), &Value::Null));
     let receipts = [&headers[..], &["--receipts", issued.case.receipts.path()]].concat();
-    assert_eq!(issued.verify(&receipts, COMPLETE)["logs"].as_array().map(Vec::len), Some(7));
+    assert_eq!(issued.verify(&receipts, YES)["logs"].as_array().map(Vec::len), Some(7));
     let short = issued.case.logs(&answer()[1..]);
     let given = [&receipts[..], &["--logs", short.path()]].concat();
     assert!(issued.verify(&given, WRONG)["error"].is_string());
@@ -87,7 +87,7 @@ fn certificates_that_do_not_hold() {
         fs::write(&issued.certificate.0, certificate.to_string()).expect("written");
         run(&[&issued.args(&QUERY)[..], &["--json"]].concat()).code == code
     };
-    assert!(verify(&|_| (), COMPLETE));
+    assert!(verify(&|_| (), YES));
     assert!(verify(&|c| c["result"]["digest"] = json!(B256::ZERO), WRONG));
     assert!(verify(&|c| c["result"]["logs"] = json!("0x6"), WRONG));
     assert!(verify(&|c| c["counts"]["examined"] = json!("0x1"), WRONG));
@@ -97,9 +97,9 @@ fn certificates_that_do_not_hold() {
         receipts[0]["receipts"].as_array_mut().expect("a list").swap(0, 1);
     };
     assert!(verify(&swap, WRONG));
-    assert!(verify(&|c| c["version"] = json!(2), ERROR));
-    assert!(verify(&|c| c["more"] = json!(1), ERROR));
-    assert!(verify(&|c| c["headers"][0] = json!("0xc0"), ERROR));
+    assert!(verify(&|c| c["version"] = json!(2), BAD_INPUT));
+    assert!(verify(&|c| c["more"] = json!(1), BAD_INPUT));
+    assert!(verify(&|c| c["headers"][0] = json!("0xc0"), BAD_INPUT));
     // An answer with an omission has no certificate.
     let none = TempFile::absent("none.json");
     let case = &issued.case;

@@ -86,7 +86,7 @@ fn transactions_of_an_archive_show_the_hashes() {
     logs[0]["transactionHash"] = json!(B256::repeat_byte(1));
     // The archive's bodies are empty: not the blocks' transactions, and said so.
     let args = [&more[..], &["--transactions", case.receipts.path()]].concat();
-    let json = case.audit_with(&logs, &args, audit::COMPLETE);
+    let json = case.audit_with(&logs, &args, YES);
     assert_eq!(json["transaction_hashes_unbound"], 1);
     let warning = text(&json["warnings"][0]);
     assert!(warning.contains(&format!("transactions of block {}", block.number)), "{warning}");
@@ -129,9 +129,9 @@ fn a_transaction_shows_its_hash() {
         let more = ["--receipts", path, "--transactions", path, "--anchor", &hash];
         json_of(&[&args[..], &more].concat(), code)
     };
-    let json = audit(keccak256(&transaction), audit::COMPLETE);
+    let json = audit(keccak256(&transaction), YES);
     assert_eq!(json["transaction_hashes_unbound"], 0);
-    let json = audit(B256::repeat_byte(1), audit::WRONG);
+    let json = audit(B256::repeat_byte(1), WRONG);
     let finding = &json["findings"][0];
     assert_eq!(
         (&finding["kind"], &finding["field"]),

@@ -1,6 +1,5 @@
 //! What is easily given wrongly: a range, a field, a hash, a URL, and bytes that steer a terminal.
 
-use super::audit::UNDECIDED;
 use super::*;
 
 #[test]
@@ -89,7 +88,7 @@ fn nothing_steers_the_terminal() {
         (["eth", "audit", "\u{1b}[31mred", "--logs", reply.path()], "\\u{1b}[31mred"),
     ] {
         let output = run(&[&args[..], &flags].concat());
-        assert_eq!(output.code, NO, "{}", output.stderr);
+        assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
         assert!(!output.stderr.contains(steers), "{:?}", output.stderr);
         assert!(output.stderr.contains(shown), "{:?}", output.stderr);
     }
@@ -173,7 +172,7 @@ fn verdicts_count_logs_and_not_findings() {
     args.extend(["--logs", logs.path(), "--receipts", receipts.path()]);
     args.extend(["--address", WETH, "--to", "17686111"]);
     let page = run(&args);
-    assert_eq!(page.code, BAD_INPUT, "3 is wrong for an audit: {}", page.stderr);
+    assert_eq!(page.code, WRONG, "3 is wrong for an audit: {}", page.stderr);
     let verdict = page.stdout.lines().next().expect("a verdict");
     assert_eq!(verdict, "wrong: 1 log omitted, 2 logs wrong or not asked for", "{}", page.stdout);
 }

@@ -37,14 +37,14 @@ fn compressed_answers_are_read() {
         let json = replies(&post.body, |method, params| chain.answer(method, params)).to_string();
         Sent::Bytes(http(200, "Content-Encoding: gzip\r\n", &gzip(json.as_bytes())))
     });
-    audit(&[&server], &["--anchor", &anchor()], COMPLETE);
+    audit(&[&server], &["--anchor", &anchor()], YES);
     let broken = Server::start(|_| {
         let mut file = gzip(b"{}");
         let end = file.len() - 6;
         file[end] ^= 1;
         Sent::Bytes(http(200, "Content-Encoding: gzip\r\n", &file))
     });
-    audit_fails(&broken, &[], ERROR, &["eth_chainId"]);
+    audit_fails(&broken, &[], BAD_INPUT, &["eth_chainId"]);
 }
 
 /// What is sent for a request in place of the truth.
@@ -133,7 +133,7 @@ fn what_is_no_answer_is_refused() {
     for (name, answer, words) in answers {
         let server = audit_of(move |post| Some(answer(post)));
         let output = discreet(&audit_args(&[server.url()], &[]));
-        assert_eq!((output.code, output.stdout.as_str()), (ERROR, ""), "{name}");
+        assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""), "{name}");
         assert!(output.stderr.contains(words), "{name}: {}", output.stderr);
         assert!(output.stderr.contains(&server.host()), "{name}: {}", output.stderr);
         assert!(output.stderr.len() < 1000, "{name}: {}", output.stderr);
@@ -173,8 +173,8 @@ fn headers_of_the_user_are_sent() {
             .then(|| Sent::Status(403, "", String::new()))
     });
     let header = format!("X-Key: {SECRET}4");
-    audit(&[&server], &["--anchor", &anchor(), "--rpc-header", &header], COMPLETE);
-    audit_fails(&server, &[], ERROR, &["HTTP status 403"]);
+    audit(&[&server], &["--anchor", &anchor(), "--rpc-header", &header], YES);
+    audit_fails(&server, &[], BAD_INPUT, &["HTTP status 403"]);
 }
 
 /// Changes the replies to batches.
@@ -199,7 +199,7 @@ fn batches_must_be_answered_call_by_call() {
     for (name, change, words) in changes {
         let server = of_batches(change);
         let output = discreet(&audit_args(&[server.url()], &["--anchor", &anchor()]));
-        assert_eq!(output.code, ERROR, "{name}: {}", output.stdout);
+        assert_eq!(output.code, BAD_INPUT, "{name}: {}", output.stdout);
         assert!(output.stderr.contains(words), "{name}: {}", output.stderr);
         assert!(output.stderr.contains("headers, http://"), "{name}: {}", output.stderr);
     }
@@ -233,7 +233,7 @@ fn headers_that_are_not_the_chains_are_refused() {
                 .flatten()
         });
         let output = discreet(&audit_args(&[server.url()], &["--anchor", &anchor()]));
-        assert_eq!((output.code, output.stdout.as_str()), (ERROR, ""), "{name}");
+        assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""), "{name}");
         assert!(output.stderr.contains(words), "{name}: {}", output.stderr);
     }
     // A header of the right number and another parent, at every try.
@@ -246,7 +246,7 @@ fn headers_that_are_not_the_chains_are_refused() {
     audit_fails(
         &forked,
         &["--anchor", &end],
-        ERROR,
+        UNDECIDED,
         &["6 times in a row", "the parent of block 17686113", "fetched again"],
     );
 }
@@ -310,7 +310,7 @@ fn a_provider_that_does_not_answer_is_given_up() {
     let silent = Server::start(|_| Sent::Nothing);
     let words =
         ["eth_chainId", "no whole answer within 1 s", "2 times in a row", "http://127.0.0.1"];
-    audit_fails(&silent, &["--timeout", "1"], ERROR, &words);
+    audit_fails(&silent, &["--timeout", "1"], BAD_INPUT, &words);
     assert_eq!(silent.posts().len(), 2);
     let dies = audit_of(|post| {
         (post.body["method"] == "eth_getBlockReceipts").then(|| {
@@ -319,9 +319,9 @@ fn a_provider_that_does_not_answer_is_given_up() {
         })
     });
     let words = ["receipts of block 1768611", "ended too early, 2 times in a row"];
-    audit_fails(&dies, &["--anchor", &anchor()], ERROR, &words);
+    audit_fails(&dies, &["--anchor", &anchor()], BAD_INPUT, &words);
     let busy = Server::start(|_| Sent::Status(429, "Retry-After: 0\r\n", String::new()));
-    audit_fails(&busy, &["--retries", "3"], ERROR, &["too many requests", "4 times in a row"]);
+    audit_fails(&busy, &["--retries", "3"], BAD_INPUT, &["too many requests", "4 times in a row"]);
     assert_eq!(busy.posts().len(), 4);
 }
 
@@ -401,13 +401,13 @@ fn a_proxy_gets_no_key_of_this_machine_and_of_others_it_is_said() {
     let (address, begins) = proxy();
     let server = audit_of(|_| None);
     let output = audit_by_proxy(&server.url(), &address);
-    assert_eq!(output.code, COMPLETE, "{}", output.stderr);
+    assert_eq!(output.code, YES, "{}", output.stderr);
     assert!(!output.stderr.contains("proxy"), "{}", output.stderr);
     assert!(begins.try_recv().is_err(), "nothing went through it");
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://provider.invalid/v3/{SECRET}2");
         let output = audit_by_proxy(&url, &address);
-        assert_eq!((output.code, output.stdout.as_str()), (ERROR, ""));
+        assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""));
         let begin = begins.recv_timeout(std::time::Duration::from_mins(1)).expect("it went there");
         assert!(begin.starts_with("CONNECT provider.invalid:"), "{begin}");
         assert!(!begin.contains(SECRET), "{begin}");

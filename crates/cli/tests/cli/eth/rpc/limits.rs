@@ -25,7 +25,7 @@ fn long_audit(server: &Server, more: &[&str]) -> Value {
     args.extend(["--json"]);
     args.extend(more);
     let output = discreet(&args);
-    assert_eq!(output.code, COMPLETE, "{}", output.stderr);
+    assert_eq!(output.code, YES, "{}", output.stderr);
     let json: Value = serde_json::from_str(&output.stdout).expect("JSON");
     assert_eq!((&json["logs"], &json["last"]), (&json!(7), &json!(17_686_152)));
     json
@@ -83,7 +83,7 @@ fn a_limit_that_one_block_passes_is_said() {
         (method == "eth_getLogs").then(|| Err(error(-32005, words)))
     });
     let words = ["eth_getLogs", "10000 logs at most", "query returned more than 10000 results"];
-    audit_fails(&server, &["--anchor", &anchor()], ERROR, &words);
+    audit_fails(&server, &["--anchor", &anchor()], BAD_INPUT, &words);
     assert_eq!(ranges(&server), [(17_686_111, 17_686_112), (17_686_111, 17_686_111)]);
 }
 
@@ -159,7 +159,7 @@ fn answers_of_a_batch_come_in_any_order() {
         }
         Sent::Json(replies)
     });
-    audit(&[&server], &["--anchor", &anchor()], COMPLETE);
+    audit(&[&server], &["--anchor", &anchor()], YES);
 }
 
 /// Every request fails once, in one way after the other, and is sent again.
@@ -205,7 +205,7 @@ fn what_may_pass_is_tried_again() {
         }
         Sent::Json(replies(&post.body, |method, params| chain.answer(method, params)))
     });
-    let json = audit(&[&server], &["--anchor", &anchor(), "--retries", "2"], COMPLETE);
+    let json = audit(&[&server], &["--anchor", &anchor(), "--retries", "2"], YES);
     assert_eq!(json["blocks"]["checked_by_receipts"], 2);
 }
 
@@ -218,5 +218,5 @@ fn a_node_that_lags_is_asked_again() {
             && times.fetch_add(1, Ordering::SeqCst) == 0;
         lags.then_some(Ok(Value::Null))
     });
-    audit(&[&server], &["--anchor", &anchor()], COMPLETE);
+    audit(&[&server], &["--anchor", &anchor()], YES);
 }

@@ -15,7 +15,6 @@ mod scan;
 mod server;
 mod two;
 
-use super::audit::{COMPLETE, ERROR, UNDECIDED, WRONG};
 use super::*;
 use chain::Chain;
 use server::{Answer, Post, Sent, Server, error, replies};

@@ -17,20 +17,20 @@ fn a_head_of_any_number_is_taken() {
     for number in [0, u64::MAX - 1, u64::MAX] {
         let (server, hash) = single(number);
         let (url, from) = (server.url(), number.to_string());
-        for (from, code) in [(from.as_str(), COMPLETE), ("0", ERROR)] {
-            if number == 0 && code == ERROR {
+        for (from, code) in [(from.as_str(), YES), ("0", BAD_INPUT)] {
+            if number == 0 && code == BAD_INPUT {
                 continue;
             }
             // Errors of an audit have the code 1, those of other commands 3.
             let code = |usual, is_audit| match (code, is_audit) {
-                (COMPLETE, _) => usual,
-                (_, true) => ERROR,
+                (YES, _) => usual,
+                (_, true) => BAD_INPUT,
                 (_, false) => BAD_INPUT,
             };
             let start = ["--rpc", &url, "--from", from, "--address", WETH, "--retries", "0"];
             for (command, usual) in [
-                (&["eth", "audit", "--anchor", &hash][..], COMPLETE),
-                (&["eth", "audit", "--unfinalized"], COMPLETE),
+                (&["eth", "audit", "--anchor", &hash][..], YES),
+                (&["eth", "audit", "--unfinalized"], YES),
                 (&["eth", "scan"], NO),
                 (&["eth", "follow", "--once", "--poll", "0.05"], YES),
             ] {

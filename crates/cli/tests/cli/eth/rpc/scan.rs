@@ -23,6 +23,8 @@ fn candidates_are_those_of_files() {
     let mut of_provider = scan(&server, &more, YES);
     assert_eq!(of_provider[2]["provider"], json!({ "host": server.host() }));
     of_provider[2].as_object_mut().expect("an object").remove("provider");
+    assert_eq!(of_provider[2]["chain_from"], "provider");
+    of_provider[2]["chain_from"] = json!("assumed");
     assert_eq!(of_provider, of_files);
     assert_eq!(server.params("eth_getLogs").len(), 0);
 

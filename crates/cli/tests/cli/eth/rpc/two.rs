@@ -55,7 +55,7 @@ fn receipts_that_one_has_not_come_from_the_other() {
         })
     };
     let (first, second) = (without(), honest(Chain::real_and(0)));
-    let json = audit(&[&first, &second], &["--anchor", &anchor()], COMPLETE);
+    let json = audit(&[&first, &second], &["--anchor", &anchor()], YES);
     assert_eq!(json["providers"][0]["receipts_of_blocks"], 0);
     assert_eq!(json["providers"][1]["receipts_of_blocks"], 2);
     assert_eq!(json["compared"], json!({ "same": true, "only_a": [], "only_b": [] }));
@@ -83,7 +83,7 @@ fn the_chain_comes_from_the_one_that_has_the_anchor() {
     let json = audit(&[&right, &other], &[], UNDECIDED);
     let warnings = json["warnings"].to_string();
     assert!(warnings.contains(&format!("the own word of {} alone", right.host())), "{warnings}");
-    let json = audit(&[&right, &honest(Chain::real_and(0))], &[], COMPLETE);
+    let json = audit(&[&right, &honest(Chain::real_and(0))], &[], YES);
     assert!(json["warnings"].to_string().contains("both providers, who agree on it"), "{json}");
 }
 
@@ -95,7 +95,7 @@ fn providers_of_two_chains_are_refused() {
     });
     let urls = [first.url(), second.url()];
     let output = discreet(&audit_args(&urls, &[]));
-    assert_eq!((output.code, output.stdout.as_str()), (ERROR, ""));
+    assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""));
     assert!(output.stderr.contains("two chains, with ids 1 and 11155111"), "{}", output.stderr);
 }
 
@@ -118,5 +118,5 @@ fn each_provider_gets_its_own_headers() {
     let first = needs(one.clone(), "x-two".into());
     let second = needs(two.clone(), "x-one".into());
     let more = ["--anchor", &anchor(), "--rpc-header", &one, "--rpc2-header", &two];
-    audit(&[&first, &second], &more, COMPLETE);
+    audit(&[&first, &second], &more, YES);
 }

@@ -1,0 +1,116 @@
+//! The exit codes of every command, in one table.
+
+use std::process::ExitCode;
+
+use chainsieve::eth::follow::{AnswerError, Fault};
+use chainsieve::eth::index::IndexError;
+use chainsieve_provider::{FetchError, FollowError};
+use thiserror::Error;
+
+use crate::args::UsageError;
+
+/// How a command ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// The command did its work, and if it asked a question, the answer is yes.
+    Yes = 0,
+    /// Nothing matched.
+    No = 1,
+    /// The command line is invalid; `clap` exits with the same code.
+    Usage = 2,
+    /// Proven wrong: an answer that left something out, an invalid proof or filter.
+    Wrong = 3,
+    /// The evidence does not decide the question, or the command gave up.
+    Undecided = 4,
+    /// Malformed input, an I/O error, or an unreachable peer or provider.
+    Failed = 5,
+}
+
+/// The table, for `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes: 0  yes, done
+            1  no: nothing matched
+            2  invalid command line
+            3  proven wrong: an answer that left something out, an invalid proof or filter
+            4  not decided: the evidence is missing, or the command gave up
+            5  malformed input, an I/O error, an unreachable peer or provider";
+
+impl From<bool> for Exit {
+    fn from(yes: bool) -> Self {
+        if yes { Self::Yes } else { Self::No }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error that ends a command with another code than [`Exit::Failed`].
+#[derive(Debug, Error)]
+#[error("{error:#}")]
+struct Coded {
+    exit: Exit,
+    error: anyhow::Error,
+}
+
+impl Exit {
+    /// The same error, which ends the command with this code.
+    pub(crate) fn error(self, error: anyhow::Error) -> anyhow::Error {
+        Coded { exit: self, error }.into()
+    }
+
+    /// The code of a command that ended with an error.
+    pub(crate) fn of_error(error: &anyhow::Error) -> Self {
+        if error.is::<UsageError>() {
+            return Self::Usage;
+        }
+        error.chain().find_map(Self::of_cause).unwrap_or(Self::Failed)
+    }
+
+    fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        if let Some(coded) = cause.downcast_ref::<Coded>() {
+            return Some(coded.exit);
+        }
+        if let Some(error) = cause.downcast_ref() {
+            return Some(Self::of_fetch(error));
+        }
+        if let Some(FollowError::Fault { fault, .. }) = cause.downcast_ref() {
+            return Some(Self::of_fault(fault));
+        }
+        match cause.downcast_ref() {
+            Some(IndexError::Differs { .. }) => Some(Self::Wrong),
+            _ => None,
+        }
+    }
+
+    /// Headers that never fit together, or receipts that nobody has, prove nothing: a provider is
+    /// often many nodes, of which some lag behind or follow another branch.
+    pub(crate) fn of_fetch(error: &FetchError) -> Self {
+        match error {
+            FetchError::NoOneChain { .. }
+            | FetchError::Reorganized { .. }
+            | FetchError::OtherBranch { .. }
+            | FetchError::NoReceipts { .. }
+            | FetchError::UnknownBlock(_)
+            | FetchError::Anchor(_) => Self::Undecided,
+            _ => Self::Failed,
+        }
+    }
+
+    pub(crate) fn of_fault(fault: &Fault) -> Self {
+        match fault {
+            // The anchor is the user's word, so a chain without it is not the one that was asked for.
+            Fault::OtherThanAnchor { .. } | Fault::BeforeAnchor(_) => Self::Wrong,
+            Fault::EmptyRange { .. }
+            | Fault::IndexBegins { .. }
+            | Fault::IndexUnsound(_)
+            | Fault::GaveUp { error: AnswerError::Failed(_), .. }
+            | Fault::NoReceipts { error: AnswerError::Failed(_), .. } => Self::Failed,
+            // Which side is wrong is not known, or nothing more comes.
+            _ => Self::Undecided,
+        }
+    }
+}
