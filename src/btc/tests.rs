@@ -1,4 +1,4 @@
-//! Made-up headers and blocks of regtest, for unit tests.
+//! Generated regtest headers and blocks, for unit tests.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,19 +13,19 @@ use bitcoin::{
     TxIn, TxMerkleNode, TxOut, Witness, transaction,
 };
 
-/// The header of the genesis block.
+/// Returns the header of the genesis block.
 pub(crate) fn genesis() -> Header {
     genesis_block(Network::Regtest).header
 }
 
-/// Gives a header its proof of work: two tries on average.
+/// Increments the nonce until the header meets its target: two attempts on average.
 pub(crate) fn prove(header: &mut Header) {
     while header.validate_pow(header.target()).is_err() {
         header.nonce += 1;
     }
 }
 
-/// A header on top of another, `spacing` seconds later.
+/// Returns a mined header on top of `parent`, `spacing` seconds later.
 pub(crate) fn header(parent: &Header, merkle_root: TxMerkleNode, spacing: u32) -> Header {
     let mut header = Header {
         version: Version::from_consensus(0x2000_0000),
@@ -39,7 +39,8 @@ pub(crate) fn header(parent: &Header, merkle_root: TxMerkleNode, spacing: u32) -
     header
 }
 
-/// Headers on top of another, `spacing` seconds apart; those of different branches differ.
+/// Returns `count` headers on top of `parent`, `spacing` seconds apart. Headers of different
+/// `branch` values differ.
 pub(crate) fn mine_headers(parent: &Header, count: usize, branch: u8, spacing: u32) -> Vec<Header> {
     let mut headers = Vec::with_capacity(count);
     for _ in 0..count {
@@ -49,7 +50,7 @@ pub(crate) fn mine_headers(parent: &Header, count: usize, branch: u8, spacing: u
     headers
 }
 
-/// A block of these transactions on top of another.
+/// Returns a mined block of these transactions on top of `parent`.
 pub(crate) fn block(parent: &Header, txdata: Vec<Transaction>) -> Block {
     let mut block = Block { header: *parent, txdata };
     let merkle_root = block.compute_merkle_root().expect("a coinbase");
@@ -57,14 +58,14 @@ pub(crate) fn block(parent: &Header, txdata: Vec<Transaction>) -> Block {
     block
 }
 
-/// Blocks from genesis on, without it.
+/// Mines `count` blocks on top of genesis. Genesis is not among them.
 pub(crate) fn mine(count: u32) -> Vec<Block> {
     let mut blocks = Vec::new();
     extend(&mut blocks, count, 0);
     blocks
 }
 
-/// Mines on; blocks with another tag are others.
+/// Mines `count` blocks on top of `blocks`. Blocks with different tags differ.
 pub(crate) fn extend(blocks: &mut Vec<Block>, count: u32, tag: i64) {
     for _ in 0..count {
         let block = next_block(blocks, tag, Vec::new());
@@ -72,7 +73,8 @@ pub(crate) fn extend(blocks: &mut Vec<Block>, count: u32, tag: i64) {
     }
 }
 
-/// The block after `blocks`, which start at height 1, with these transactions.
+/// Returns the block after `blocks`, which start at height 1, with these transactions after its
+/// coinbase.
 pub(crate) fn next_block(blocks: &[Block], tag: i64, transactions: Vec<Transaction>) -> Block {
     let previous = blocks.last().map_or_else(genesis, |block| block.header);
     let height = i64::try_from(blocks.len() + 1).expect("few");
@@ -84,7 +86,7 @@ pub(crate) fn next_block(blocks: &[Block], tag: i64, transactions: Vec<Transacti
     block(&previous, txdata)
 }
 
-/// Only where there are any.
+/// Adds the witness commitment to the coinbase if any transaction has a witness.
 fn commit_to_witnesses(txdata: &mut [Transaction]) {
     if txdata.iter().all(|tx| tx.input.iter().all(|input| input.witness.is_empty())) {
         return;
@@ -98,7 +100,7 @@ fn commit_to_witnesses(txdata: &mut [Transaction]) {
     txdata[0].input[0].witness = Witness::from_slice(&[[0; 32]]);
 }
 
-/// A transaction with one input and one output; nobody here looks at signatures.
+/// Returns a transaction with one input and one output, without signatures.
 pub(crate) fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u64) -> Transaction {
     Transaction {
         version: transaction::Version::TWO,
@@ -113,12 +115,12 @@ pub(crate) fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u
     }
 }
 
-/// The first output of a block's coinbase.
+/// Returns the outpoint of the first output of a block's coinbase.
 pub(crate) fn reward(block: &Block) -> OutPoint {
     OutPoint { txid: block.txdata[0].compute_txid(), vout: 0 }
 }
 
-/// The hashes of blocks.
+/// Returns the hashes of the blocks.
 pub(crate) fn hashes(blocks: &[Block]) -> Vec<BlockHash> {
     blocks.iter().map(Block::block_hash).collect()
 }
